@@ -1,5 +1,5 @@
 # Drives CMake. `make run` and `make test` work on a fresh Debian 12 or Ubuntu 24.04 machine with git and make.
-.PHONY: all release test-release sign run sources test test-medium test-long test-cuda kernels check pictures check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz fuzz-folders format clean help \
+.PHONY: all release test-release sign site run sources test test-medium test-long test-cuda kernels check pictures check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz fuzz-folders format clean help \
     build-release build-kernelc venv
 .DEFAULT_GOAL := all
 
@@ -136,6 +136,10 @@ release: ## every artifact that is published, into dist/ (RELEASE_ARGS=--no-cuda
 sign: ## pack the Windows artifacts of dist/ again, signed (packaging/sign.sh names the settings)
 	@tools/setup.sh release sign
 	@packaging/release.sh --sign
+
+site: ## the documents as pages with search, into build/site
+	@tools/setup.sh site
+	@python3 tools/site.py mkdocs build/site
 
 test-release: ## unpack, install and run what is in dist/
 	@tools/setup.sh windows-test cross-test release sign

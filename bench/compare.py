@@ -134,6 +134,15 @@ def kernels(mlxcel):
     return "; ".join(re.sub(r"\s+", " ", line).strip() for line in text.splitlines() if line.startswith(wanted))
 
 
+def report(lines, path):
+    """Prints them, and keeps them where a path is given."""
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
 def main():
     p = argparse.ArgumentParser(usage=__doc__)
     p.add_argument("mlxcel")
@@ -182,11 +191,7 @@ def main():
         ratio = f"{mine / his:.2f}" if mine and his else "-"
         part = f"{100 * mine * e['bytes'] / read:.0f} %" if mine and e["bytes"] else ""
         lines.append(f"| {shape} | {name} | {mine or 0:.1f} | {f'{his:.1f}' if his else '-'} | {ratio} | {part} |")
-    text = "\n".join(lines) + "\n"
-    print(text)
-    if a.out:
-        a.out.parent.mkdir(parents=True, exist_ok=True)
-        a.out.write_text(text)
+    report(lines, a.out)
 
 
 if __name__ == "__main__":

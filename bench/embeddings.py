@@ -8,7 +8,6 @@ the latter), medians, and the least cosine between our vectors and those of sent
 usage: embeddings.py MLXCEL MODEL_FOLDER [--gguf FILE] [--threads 2] [--texts 64] [--length 128] [--rounds 5]
 needs sentence-transformers; llama-cpp-python where --gguf is given (a file that llama.cpp's convert_hf_to_gguf.py made of the folder)
 """
-import argparse
 import json
 import os
 import random
@@ -17,6 +16,7 @@ import sys
 import time
 import urllib.request
 
+import options
 import server_compare
 
 sys.path.pop(0)  # this folder has a tokenizers.py, and sentence-transformers wants the package of that name
@@ -86,15 +86,7 @@ def texts_of(n_tokens, dice):
 
 
 def main():
-    p = argparse.ArgumentParser(usage=__doc__)
-    p.add_argument("mlxcel")
-    p.add_argument("model")
-    p.add_argument("--gguf")
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--texts", type=int, default=64)
-    p.add_argument("--length", type=int, default=128)
-    p.add_argument("--rounds", type=int, default=5)
-    args = p.parse_args()
+    args = options.read(__doc__, "mlxcel", "model", gguf=None, threads=2, texts=64, length=128, rounds=5)
     dice = random.Random(1)
     sets = {f"{args.length} tokens each": [args.length] * args.texts, "8 to 256 tokens": [dice.randrange(8, 257) for _ in range(args.texts)]}
     programs = [Sentences(args)] + ([Llama(args)] if args.gguf else []) + [Ours(args)]

@@ -120,11 +120,7 @@ def main():
     for (shape, name), e in found.items():
         mine, his = statistics.median(e["mlxcel"]), statistics.median(e["llama.cpp"])
         lines.append(f"| {shape} | {name} | {mine:.2f} | {his:.2f} | {mine / his:.2f} |")
-    text = "\n".join(lines) + "\n"
-    print(text)
-    if a.out:
-        a.out.parent.mkdir(parents=True, exist_ok=True)
-        a.out.write_text(text)
+    compare.report(lines, a.out)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ SHAPES = {
                           theta=1e6, eps=1e-6, tied=False, qk_norm=True, context=40960, experts=128, used=8, expert_inner=768),
     "llama-3.2-1b": dict(arch="llama", layers=16, width=2048, heads=32, kv_heads=8, head=64, inner=8192, vocab=128256,
                          theta=5e5, eps=1e-5, tied=True, qk_norm=False, context=131072),
+    "llama-3.1-8b": dict(arch="llama", layers=32, width=4096, heads=32, kv_heads=8, head=128, inner=14336, vocab=128256,
+                         theta=5e5, eps=1e-5, tied=False, qk_norm=False, context=131072),
     "tiny": dict(arch="qwen3", layers=2, width=256, heads=4, kv_heads=2, head=64, inner=512, vocab=512,
                  theta=1e6, eps=1e-6, tied=True, qk_norm=True, context=4096),
     "tiny-moe": dict(arch="qwen3moe", layers=2, width=256, heads=4, kv_heads=2, head=64, inner=512, vocab=512,

@@ -7,7 +7,6 @@ is all that differs.
 
 usage: quality.py MLXCEL MODEL TEXT_FILE [--tokens 10000] [--chunk 256] [--seconds S] [--threads N] [--kv-bits N] [--precision KIND]
 """
-import argparse
 import os
 import re
 import subprocess
@@ -15,6 +14,8 @@ import tempfile
 import time
 
 import numpy as np
+
+import options
 
 
 def tokens_of(program, model, path):
@@ -31,17 +32,7 @@ def logits(program, model, ids, precision, kv_bits, threads, out):
 
 
 def main():
-    p = argparse.ArgumentParser(usage=__doc__)
-    p.add_argument("mlxcel")
-    p.add_argument("model")
-    p.add_argument("text")
-    p.add_argument("--tokens", type=int, default=10000)
-    p.add_argument("--chunk", type=int, default=256)
-    p.add_argument("--seconds", type=float, default=1e9)
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--kv-bits", type=int, default=16)
-    p.add_argument("--precision", default="auto")
-    a = p.parse_args()
+    a = options.read(__doc__, "mlxcel", "model", "text", tokens=10000, chunk=256, seconds=1e9, threads=2, kv_bits=16, precision="auto")
     ids = tokens_of(a.mlxcel, a.model, a.text)[: a.tokens]
     kl = loss_exact = loss_fast = same = n = m = 0.0
     start = time.time()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""mlxcel-server under requests that arrive at random: times to the first token, and gaps between tokens.
+"""mlxcel-server, and llama-server beside it, under requests that arrive at random: times to the first token, and gaps between tokens.
 
 Requests come by a Poisson process at a share of the rate that the server reaches when it is saturated, which is measured first: as many clients as
 it has places, each asking again when it is answered. Prompts are of random ids that no cache knows, their lengths log-uniform. Times are those of a
-client: a gap is the time between two frames of one stream.
+client: a gap is the time between two frames of one stream. With --llama each server gets its share of its own rate, then ours the other's arrivals too.
 
 usage: server_poisson.py MLXCEL [--shape llama-3.1-8b] [--device cuda] [--share 0.7] [--seconds 20] [--prompts 64,2048] [--new 128] [--processes 4]
-                         [--options "--max-step-ms 30"]... [--out FILE]
+                         [--options "--max-step-ms 30"]... [--llama LLAMA_SERVER] [--out FILE]
 """
 import argparse
 import asyncio
@@ -35,6 +35,7 @@ def parse():
     p.add_argument("--places", type=int, default=64)
     p.add_argument("--processes", type=int, default=4)
     p.add_argument("--options", action="append")
+    p.add_argument("--llama")
     p.add_argument("--models", default=os.path.join(tempfile.gettempdir(), "mlxcel-shapes"))
     p.add_argument("--out")
     args = p.parse_args()
@@ -102,21 +103,34 @@ def load(kind, port, args, seed):
 
 
 def at(values, share):
+    """In milliseconds; None where a whole answer came in one frame and there are no gaps."""
+    if not values:
+        return None
     values = sorted(values)
     return round(1000 * values[min(len(values) - 1, int(share * len(values)))], 1)
 
 
-def run(args, model, options):
+def ours(args, model, options):
     command = [args.mlxcel, "serve", "-m", model, "--device", args.device, "--parallel", args.places, "--max-queue-depth", 10000, *shlex.split(options)]
-    server = server_compare.Server("mlxcel-server", command, r"[^\n]* on [^\n]*\([^\n]*")
+    return server_compare.Server("mlxcel-server", command, r"[^\n]* on [^\n]*\([^\n]*")
+
+
+def theirs(args):
+    each = int(args.prompts.split(",")[1]) + args.new + 64
+    command = [args.llama, "-m", server_compare.make_theirs(args), "--parallel", args.places, "-c", args.places * each, "-ngl", "0" if args.device == "cpu" else "99"]
+    return server_compare.Server("llama-server", command, r"n_threads = [^\n]*")
+
+
+def run(args, server, options, rate=0):
+    """One server: saturated, then arrivals at `rate`, 0: at a share of what it reached."""
     try:
         times, seconds = load(saturated, server.port, args, 1)
         full = times["done"] / seconds
-        args.rate = args.share * full
+        args.rate = rate or args.share * full
         times, seconds = load(poisson, server.port, args, 1000)
     finally:
         server.close()
-    return {"shape": args.shape, "options": options, "prompts": args.prompts, "new": args.new, "saturated_per_s": round(full, 2),
+    return {"server": server.name, "shape": args.shape, "options": options, "prompts": args.prompts, "new": args.new, "saturated_per_s": round(full, 2),
             "arrivals_per_s": round(args.rate, 2), "requests": times["done"], "tok_s": round(times["done"] * args.new / seconds),
             "first_ms": {"p50": at(times["first"], 0.5), "p99": at(times["first"], 0.99)},
             "gap_ms": {"p50": at(times["gaps"], 0.5), "p99": at(times["gaps"], 0.99), "p99.9": at(times["gaps"], 0.999)}}
@@ -126,9 +140,16 @@ def main():
     args = parse()
     model = server_compare.make_ours(args)
     results = []
+
+    def note(result):
+        results.append(result)
+        print(json.dumps(result), flush=True)
+
     for options in args.options or [""]:
-        results.append(run(args, model, options))
-        print(json.dumps(results[-1]), flush=True)
+        note(run(args, ours(args, model, options), options))
+    if args.llama:
+        note(run(args, theirs(args), ""))
+        note(run(args, ours(args, model, ""), "", results[-1]["arrivals_per_s"]))
     if args.out:
         with open(args.out, "w", encoding="utf-8") as f:
             json.dump(results, f)

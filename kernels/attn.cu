@@ -100,7 +100,7 @@ template <int N> static __device__ __forceinline__ void combine(const k_attn &a,
 
 // The last position that a row sees: its own, or where both ways are seen one behind it.
 static __device__ __forceinline__ int last_visible(const k_attn &a, int64_t r, int pos) {
-    if (!a.both_ways) return pos;
+    if (!a.both_ways) return last_of_row(a, r, pos);
     k_seq seq = a.seqs[a.seq_of[r]];
     int end = seq.pos + seq.n_rows - 1;
     return a.window > 0 && a.window - 1 < end - pos ? pos + a.window - 1 : end;

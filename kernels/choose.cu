@@ -18,7 +18,7 @@
 // atomics: the same row gives the same token whatever else runs.
 #include "common.cuh"
 
-enum { THREADS = 512, WARPS = THREADS / 32 };
+enum { THREADS = CHOOSE_THREADS, WARPS = THREADS / 32 };
 #define BUCKETS_PER_UNIT 64.0f
 
 // ---- the row that a block works on ----
@@ -803,7 +803,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) choose_draw(KARGS(k_choose
     k_choose_row s = a.state[r.virtual_row];
     if (s.at < 0 || c.temperature <= 0) return;
     float scale = 1.0f / c.temperature;
-    enum { K_PART = K_PIECE / 4, PARTS = K_PIECE / K_PART };
+    enum { PARTS = CHOOSE_PIECE_PARTS, K_PART = K_PIECE / PARTS };
     float *sums = a.piece_sum + (int64_t)r.virtual_row * pieces * PARTS;
     slice_of(a, blockIdx.x, &first, &last);
     // a warp to each quarter of a piece

@@ -9,7 +9,7 @@
 
 // Elements between rows of x in shared memory: lanes of a quarter warp then meet all banks.
 template <int BITS> static __device__ __forceinline__ constexpr int x_stride() {
-    return BITS == 16 ? 96 : 72;
+    return codes_x_stride(BITS);
 }
 
 // This lane's part of 64 elements of a row: 16 codes, or twice eight bf16 numbers.

@@ -1,7 +1,7 @@
 // What kernels use more than once: element types, warp and block sums, activations, weight formats. C-like CUDA: templates over types and
 // sizes, no classes, no library. Everything accumulates in f32 and nothing uses approximate functions (no fast-math).
 #pragma once
-#include "../src/backend/cuda/shared/args.h"
+#include "backend/cuda/shared/layout.h"
 
 #ifdef MLXCEL_EMULATE // tests/cuda/emu: the same sources as ordinary C++, thread by thread
 #include "emu.h"
@@ -145,7 +145,7 @@ static __device__ __forceinline__ float4 parts_sum4(const float *p, int n, int64
     return sum;
 }
 
-// ---- activations; the numbers are enum act_kind of backend/ops.h, checked on the host ----
+// ---- activations ----
 
 static __device__ __forceinline__ float sigmoid(float x) {
     return 1.0f / (1.0f + expf(-x));
@@ -157,20 +157,20 @@ static __device__ __forceinline__ float softplus(float x) {
 
 static __device__ __noinline__ float act_rare(int kind, float x, const float *p) {
     switch (kind) {
-    case 2: return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
-    case 7: return tanhf(x);
-    case 8: return softplus(x);
-    case 9: return p[0] * tanhf(x / p[0]);
-    case 10:
+    case ACT_GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
+    case ACT_TANH: return tanhf(x);
+    case ACT_SOFTPLUS: return softplus(x);
+    case ACT_SOFTCAP: return p[0] * tanhf(x / p[0]);
+    case ACT_XIELU:
         if (x > 0) return p[0] * x * x + p[2] * x;
         return (expm1f(fminf(x, p[3])) - x) * p[1] + p[2] * x;
-    case 11: return expf(x);
-    case 12: return -expf(x);
-    case 13: return fminf(fmaxf(x, -p[0]), p[0]);
-    case 14:
+    case ACT_EXP: return expf(x);
+    case ACT_NEG_EXP: return -expf(x);
+    case ACT_CLAMP: return fminf(fmaxf(x, -p[0]), p[0]);
+    case ACT_CLAMPED_SWIGLU:
         x = fminf(x, p[1]);
         return x * sigmoid(p[0] * x);
-    case 15:
+    case ACT_LIMITED_SWIGLU:
         if (p[1] != 0) x = fminf(x, p[0]);
         return fminf(x * sigmoid(x), p[0]);
     }
@@ -179,20 +179,20 @@ static __device__ __noinline__ float act_rare(int kind, float x, const float *p)
 
 static __device__ __forceinline__ float act(int kind, float x, const float *p) {
     switch (kind) {
-    case 0: return x;
-    case 1: return x * sigmoid(x);
-    case 3: return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
-    case 4: return x > 0 ? x : 0;
-    case 5: return x > 0 ? x * x : 0;
-    case 6: return sigmoid(x);
+    case ACT_NONE: return x;
+    case ACT_SILU: return x * sigmoid(x);
+    case ACT_GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
+    case ACT_RELU: return x > 0 ? x : 0;
+    case ACT_RELU2: return x > 0 ? x * x : 0;
+    case ACT_SIGMOID: return sigmoid(x);
     }
     return act_rare(kind, x, p);
 }
 
 // act(a) * b, the factor b by the rules of the activation.
 static __device__ __forceinline__ float gated(const k_act &a, float x, float b) {
-    if (a.kind == 14) b = fminf(fmaxf(b, -a.p[1]), a.p[1]) + 1.0f;
-    if (a.kind == 15) b = fminf(fmaxf(b, -a.p[0]), a.p[0]);
+    if (a.kind == ACT_CLAMPED_SWIGLU) b = fminf(fmaxf(b, -a.p[1]), a.p[1]) + 1.0f;
+    if (a.kind == ACT_LIMITED_SWIGLU) b = fminf(fmaxf(b, -a.p[0]), a.p[0]);
     return act(a.kind, x, a.p) * (b * a.scale);
 }
 
@@ -281,6 +281,11 @@ static __device__ __forceinline__ int first_visible(int window, int chunk, int p
     if (window > 0 && pos - window + 1 > first) first = pos - window + 1;
     if (chunk > 0 && pos / chunk * chunk > first) first = pos / chunk * chunk;
     return first;
+}
+
+// And end here, where not both ways are seen: at the row's own, or at the end of a picture whose rows see each other.
+static __device__ __forceinline__ int last_of_row(const k_attn &a, int64_t r, int pos) {
+    return a.until && a.until[r] > pos ? a.until[r] : pos;
 }
 
 static __device__ __forceinline__ float query_scale(const k_attn &a, int pos) {

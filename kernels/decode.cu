@@ -9,7 +9,7 @@
 #include "mma.cuh"
 #include "soft.cuh"
 
-enum { WARPS = 4, TILE = 16 };
+enum { WARPS = DECODE_WARPS, TILE = DECODE_TILE };
 static_assert(WARPS * TILE == K_BLOCK, "a step of all warps is a cache block");
 
 // A warp's ring has SLOTS slots: keys and values of 16 positions take one each.
@@ -294,12 +294,12 @@ template <int D, bool TERMS, int SLOTS> static __device__ __forceinline__ void a
 #else
 #define SHORT_BLOCKS 4
 #endif
-enum { WIDE_SLOTS = SMALL_SHARED ? 2 : 6 };
-DECODE(short_few, 64, true, 2, SHORT_BLOCKS)
-DECODE(short_few, 128, true, 2, SHORT_BLOCKS)
-DECODE(few, 64, true, 6, 4)
-DECODE(few, 128, true, 6, 2)
+enum { WIDE_SLOTS = SMALL_SHARED ? DECODE_WIDE_SLOTS_SMALL : DECODE_SLOTS };
+DECODE(short_few, 64, true, DECODE_SHORT_SLOTS, SHORT_BLOCKS)
+DECODE(short_few, 128, true, DECODE_SHORT_SLOTS, SHORT_BLOCKS)
+DECODE(few, 64, true, DECODE_SLOTS, 4)
+DECODE(few, 128, true, DECODE_SLOTS, 2)
 DECODE(few, 256, true, WIDE_SLOTS, 1)
-DECODE(many, 64, false, 6, 4)
-DECODE(many, 128, false, 6, 2)
+DECODE(many, 64, false, DECODE_SLOTS, 4)
+DECODE(many, 128, false, DECODE_SLOTS, 2)
 DECODE(many, 256, false, WIDE_SLOTS, 1)

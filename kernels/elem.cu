@@ -84,13 +84,13 @@ extern "C" __global__ void rope(KARGS(k_rope) a) {
     int64_t r = blockIdx.x;
     int half = a.n_rotated / 2;
     const float *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)a.seq_of[r] * a.n_rope_tables + a.table) * a.rope_width;
-    for (int i = threadIdx.x; i < half; i += blockDim.x) rope_angle(a.pos[r], table[i], a.magnitude, &cosines[i], &sines[i]);
+    for (int i = threadIdx.x; i < half; i += blockDim.x) rope_angle(a.places ? a.places[r * 3 + (a.axes[i / 16] >> i % 16 * 2 & 3)] : a.pos[r], table[i], a.magnitude, &cosines[i], &sines[i]);
     __syncthreads();
     for (int e = threadIdx.x; e < a.x.heads * a.x.width; e += blockDim.x) {
         int h = e / a.x.width, i = e % a.x.width, at = i - a.first;
         float x = view_load(a.x, r, h, i);
         if (at >= 0 && at < a.n_rotated) {
-            bool halves = a.kind == 1; // ROPE_HALF: (i, i + half), else (2i, 2i + 1)
+            bool halves = a.kind == ROPE_HALF; // (i, i + half), else (2i, 2i + 1)
             int pair = halves ? at % half : at / 2;
             bool second = halves ? at >= half : at % 2;
             float other = view_load(a.x, r, h, i + (halves ? half : 1) * (second ? -1 : 1));

@@ -70,7 +70,7 @@ template <int KIND> static __device__ __forceinline__ constexpr int few_steps() 
     return bits_of<KIND>() == 4 ? 4 : 2;
 }
 
-enum { FEW_WARPS = 4, FEW_ROWS = 16 };
+enum { FEW_WARPS = EXPERTS_INNER_WARPS, FEW_ROWS = EXPERTS_FEW_RESULTS };
 
 static __device__ __forceinline__ int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
@@ -204,7 +204,7 @@ template <int KIND> static __device__ __forceinline__ void few_inner(const k_exp
     put_terms((bf16 *)a.inner_terms + pair * a.inner + n, (int64_t)a.x.rows * a.k * a.inner, inner_value(a, e, n, total[0] * factor, total[1] * factor));
 }
 
-enum { DOWN_WARPS = 16, UNITS_MAX = 64 };
+enum { DOWN_WARPS = EXPERTS_DOWN_WARPS, UNITS_MAX = EXPERTS_CHOICES_MAX };
 
 // Part `part` of k of one choice.
 template <int KIND> struct down_unit {
@@ -272,7 +272,7 @@ FEW(t4, T4)
 
 // ---- many rows ----
 
-enum { TILE_PAIRS = 64, NB = TILE_PAIRS / 8, MANY_WARPS = 4, STAGES = 3 };
+enum { TILE_PAIRS = EXPERTS_TILE_PAIRS, NB = TILE_PAIRS / 8, MANY_WARPS = EXPERTS_TILE_WARPS, STAGES = EXPERTS_TILE_STAGES };
 
 extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort(KARGS(k_experts) a) {
     after_previous();
@@ -422,11 +422,6 @@ MANY(t4, T4)
 // high and low bytes of four pairs. Blocks have four warps for up to four pairs, eight for eight ----
 
 enum { X16_PAIRS = 4, FLOAT_ZERO = 0x4b400000 }; // FLOAT_ZERO: 1.5 * 2^23
-
-// A row's x: its units, then their scales; a multiple of 16.
-static __device__ __forceinline__ int64_t x16_bytes(int64_t width) {
-    return (width / BK * (int64_t)(X16_UNIT + sizeof(unit_scale)) + 15) / 16 * 16;
-}
 
 // Grid (1 + rows): pairs sorted by expert, and x for the experts. Eight lanes make a unit.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort_x16(KARGS(k_experts) a) {

@@ -2,7 +2,7 @@
 #pragma once
 #include "common.cuh"
 
-enum { SORT_THREADS = 1024 };
+enum { SORT_THREADS = EXPERTS_MAX }; // a thread for each expert
 
 // The sum of x over this thread and those before it; x counts pairs in its low half and tiles in its high one.
 static __device__ __forceinline__ uint64_t sum_so_far(uint64_t x, uint64_t *warps) {

@@ -10,25 +10,18 @@
 #include "experts.cuh"
 #include "wgmma.cuh"
 
-enum { BK = TILE_UNIT, ROW_BYTES = BK * 2, PAIRS = 128, STAGE = PAIRS * ROW_BYTES, X_STAGES = 8, WARPS = 8, FILLERS = 4, CHUNK = 4, CHUNKS = 2, ITEMS = 16 }; // CHUNK: units of a copy; ITEMS: as many as can be under way
+enum { BK = TILE_UNIT, ROW_BYTES = BK * 2, PAIRS = WEXPERTS_PAIRS, STAGE = PAIRS * ROW_BYTES, X_STAGES = WEXPERTS_X_STAGES };
+enum { WARPS = WEXPERTS_WARPS, FILLERS = WEXPERTS_FILLERS, CHUNK = WEXPERTS_CHUNK_UNITS, CHUNKS = WEXPERTS_CHUNKS, ITEMS = 16 }; // CHUNK: units of a copy; ITEMS: as many as can be under way
 #define WEIGHT_SCALE 64.0f
 #define INNER_SCALE (1.0f / 64.0f)
 
 // ---- f16 ----
 
 #ifdef MLXCEL_EMULATE
-static inline uint32_t pack_f16(float x, float y) {
-    return (uint32_t)emu_float2half(y).bits << 16 | emu_float2half(x).bits;
-}
 static inline float f16_of(float x) {
     return __half2float(emu_float2half(x));
 }
 #else
-static __device__ __forceinline__ uint32_t pack_f16(float x, float y) {
-    uint32_t d;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(y), "f"(x));
-    return d;
-}
 // (x & mask) | ones: one instruction, which the compiler does not find.
 static __device__ __forceinline__ uint32_t bits_into(uint32_t x, uint32_t mask, uint32_t ones) {
     uint32_t d;

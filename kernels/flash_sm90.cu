@@ -6,7 +6,7 @@
 // (D = 128) or the exponentials (D = 64).
 #include "wgmma.cuh"
 
-enum { ROWS = 64, KEYS = K_BLOCK, RING = 4, CHUNK = 64 * 128 }; // CHUNK: bytes of 64 rows of 64 elements
+enum { ROWS = FLASH_ROWS, KEYS = K_BLOCK, RING = WFLASH_RING, CHUNK = 64 * 128 }; // CHUNK: bytes of 64 rows of 64 elements
 #define LOG2E 1.4426950408889634f
 
 struct tile {
@@ -269,7 +269,7 @@ template <int D, int W> static __device__ __forceinline__ void attend(const k_fl
 }
 #endif
 
-// Grid (query heads / W, tiles), 128 (W + 1) threads, 1 KB and (8 + W) * 64 * D * 2 bytes of shared memory.
+// Grid (query heads / W, tiles), 128 (W + 1) threads, wflash_shared_bytes of shared memory.
 #define FLASH(d, w) \
     extern "C" __global__ void __launch_bounds__((w + 1) * 128, 1) attn_wflash_##d##_##w(KARGS(k_flash) f) { attend<d, w>(f); }
 FLASH(64, 2)

@@ -4,7 +4,7 @@
 // whose 16-byte pieces are exchanged by the row's low bits so that reading them has no bank conflicts. Stopped by the tensor cores.
 #include "mma.cuh"
 
-enum { BM = 128, BN = 128, BK = 64, STAGES = 3, THREADS = 128, STAGE_ELEMENTS = (BM + BN) * BK };
+enum { BM = GEMM_TILE, BN = GEMM_TILE, BK = GEMM_K, STAGES = GEMM_STAGES, THREADS = GEMM_THREADS, STAGE_ELEMENTS = (BM + BN) * BK };
 
 static __device__ __forceinline__ int piece_at(int row, int piece) {
     return row * BK + ((piece ^ (row & 7)) * 8);

@@ -6,15 +6,15 @@
 // and multiprocessor, mostly from L2. Three idle warps dequantise what the next product
 // needs. (Blocks in pairs that share w, each copying half of it for both, were a third slower.)
 #include "wgmma.cuh"
-#include "widen.cuh"
+#include "dequant.cuh"
 
-enum { BM = 128, BK = 64, ROW_BYTES = BK * 2, THREADS = 384, GROUP = 16, ASIDE = 3 };
+enum { BM = WGEMM_ROWS, BK = WGEMM_K, ROW_BYTES = BK * 2, THREADS = WGEMM_THREADS, GROUP = 16, ASIDE = 3 };
 
 template <int N> static __device__ __forceinline__ constexpr int stages() {
-    return N == 256 ? 4 : 6;
+    return wgemm_stages(N);
 }
 template <int N> static __device__ __forceinline__ constexpr int stage_bytes() {
-    return (BM + N) * ROW_BYTES;
+    return wgemm_stage_bytes(N);
 }
 
 struct place {
@@ -92,7 +92,7 @@ struct byte_units {
 };
 
 // One of ASIDE warps: several units at a time, so that loads of all are under way.
-template <class UNITS> static __device__ __forceinline__ void widen_aside(const k_wgemm &a, int warp) {
+template <class UNITS> static __device__ __forceinline__ void dequantise_aside(const k_wgemm &a, int warp) {
     enum { AT_ONCE = UNITS::AT_ONCE };
     const k_tile &s = a.aside;
     int units = (int)(s.w.in / TILE_UNIT), runs = (units + AT_ONCE - 1) / AT_ONCE, tiles = (int)(s.n + TILE_ROWS - 1) / TILE_ROWS;
@@ -111,19 +111,19 @@ template <class UNITS> static __device__ __forceinline__ void widen_aside(const 
             if (unit + k < units) UNITS::store(s.w, to + k * TILE_UNIT, words[k], left);
     }
 }
-static __device__ __forceinline__ void widen_aside(const k_wgemm &a) {
+static __device__ __forceinline__ void dequantise_aside(const k_wgemm &a) {
     if (a.aside.n == 0) return;
     int warp = threadIdx.x / 32 - 1;
-    if (tile_bits(a.aside.w.bits) == 8) widen_aside<byte_units>(a, warp);
-    else if (a.aside.w.group == 32) widen_aside<nibble_units<true>>(a, warp);
-    else widen_aside<nibble_units<false>>(a, warp);
+    if (tile_bits(a.aside.w.bits) == 8) dequantise_aside<byte_units>(a, warp);
+    else if (a.aside.w.group == 32) dequantise_aside<nibble_units<true>>(a, warp);
+    else dequantise_aside<nibble_units<false>>(a, warp);
 }
 
 #ifdef MLXCEL_EMULATE // sums straight from what the maps describe; order of results and their storing as on a GPU
 
 template <int N> static inline void multiply_all(const k_wgemm &a) {
     if (threadIdx.x < 128) {
-        if (threadIdx.x >= 32) widen_aside(a);
+        if (threadIdx.x >= 32) dequantise_aside(a);
         return;
     }
     int half = threadIdx.x / 128 - 1, lane = threadIdx.x % 32;
@@ -213,7 +213,7 @@ template <int N> static __device__ __forceinline__ void run(const k_wgemm &a) {
     if (threadIdx.x < 128) { // all take no more registers than they began with: 384 x 168
         registers_fewer<104>();
         if (threadIdx.x == 0) copy_all<N>(a, ring, full, empty);
-        if (threadIdx.x >= 32) widen_aside(a);
+        if (threadIdx.x >= 32) dequantise_aside(a);
     } else {
         registers_more<200>();
         multiply_all<N>(a, ring, full, empty);
@@ -221,7 +221,7 @@ template <int N> static __device__ __forceinline__ void run(const k_wgemm &a) {
 }
 #endif
 
-// Any grid, 384 threads, 193 KB of shared memory.
+// Any grid, WGEMM_THREADS threads, wgemm_shared_bytes of shared memory.
 #ifdef MLXCEL_EMULATE
 #define WGEMM(n) \
     extern "C" __global__ void wgemm_##n(KARGS(k_wgemm) a) { multiply_all<n>(a); }

@@ -14,6 +14,19 @@ static __device__ __forceinline__ void mma_bf16(float d[4], const uint32_t a[4],
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// The same of f16.
+static __device__ __forceinline__ void mma_f16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+static __device__ __forceinline__ uint32_t pack_f16(float x, float y) {
+    uint32_t d;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(y), "f"(x));
+    return d;
+}
+
 // d += a b of bytes: a is 16 x 32 by rows, without sign, b 32 x 8 by columns, with; d 32 bits. Lane l = 4 g + t holds a rows g, g + 8, columns
 // 4 t ... 4 t + 3 (and + 16); b rows 4 t ... (and + 16) of column g; d as above.
 static __device__ __forceinline__ void mma_u8s8(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
@@ -89,6 +102,20 @@ static __device__ __forceinline__ uint32_t bytes_of(uint32_t a, uint32_t b, uint
     return __byte_perm(a, b, which);
 }
 #endif
+
+// x as f16 where weights are: scaled by a power of two that brings the largest of some elements to 2^8 ... 2^9, so that none is lost at either end. From the bits of
+// the largest magnitude; `one` is what one means there.
+static __device__ __forceinline__ float f16_scale(uint32_t largest, float &one) {
+    uint32_t e = largest >> 23;
+    e = e < 27 ? 27 : e > 254 ? 254 : e;
+    one = __uint_as_float((e - 8) << 23);
+    return __uint_as_float((262 - e) << 23);
+}
+
+// Two numbers of f16 as bf16.
+static __device__ __forceinline__ uint32_t bf16_of_f16(uint32_t pair) {
+    return pack_bf16(meta_f32(pair & 0xffff, K_F16), meta_f32(pair >> 16, K_F16));
+}
 
 // Bytes `first` and first + 2 of a word as bf16: exact.
 static __device__ __forceinline__ uint32_t bytes_bf16(uint32_t word, int first) {

@@ -11,7 +11,7 @@ static __device__ __forceinline__ float norm_gate(const k_norm &a, int64_t r, in
 static __device__ __forceinline__ float norm_input(const k_norm &a, int64_t r, int h, int i) {
     float x = view_load(a.x, r, h, i);
     if (a.is_add) return x * a.a_scale + view_load(a.b, r, h, i) * a.b_scale;
-    return a.gate == 2 ? x * norm_gate(a, r, h, i) : x; // GATE_BEFORE
+    return a.gate == GATE_BEFORE ? x * norm_gate(a, r, h, i) : x;
 }
 
 static __device__ __forceinline__ void norm_store(const k_norm &a, int64_t r, int h, int i, float x, float scale) {
@@ -19,15 +19,14 @@ static __device__ __forceinline__ void norm_store(const k_norm &a, int64_t r, in
     float y = x * scale;
     if (a.weight) y *= a.weight[at] + a.weight_offset;
     if (a.bias) y += a.bias[at];
-    if (a.gate == 1) y *= norm_gate(a, r, h, i); // GATE_AFTER
+    if (a.gate == GATE_AFTER) y *= norm_gate(a, r, h, i);
     view_store(a.y, r, h, i, y);
 }
 
-// What is left of x when its mean, square deviation and the gate's square are known: kinds that share no weights with the others. 2 is
-// NORM_CUT, 3 GATE_MATCH.
+// What is left of x when its mean, square deviation and the gate's square are known: kinds that share no weights with the others.
 static __device__ __forceinline__ void rare_store(const k_norm &a, int64_t r, int h, int i, float mean, float square, float gate_square) {
     float x = norm_input(a, r, h, i);
-    if (a.kind == 2) view_store(a.y, r, h, i, fmaxf(x - mean - a.cut * sqrtf(square), 0.0f));
+    if (a.kind == NORM_CUT) view_store(a.y, r, h, i, fmaxf(x - mean - a.cut * sqrtf(square), 0.0f));
     else view_store(a.y, r, h, i, x * sqrtf(gate_square) / sqrtf(fmaxf(square, a.eps)));
 }
 
@@ -38,7 +37,7 @@ extern "C" __global__ void norm_block(KARGS(k_norm) a) {
     int64_t r = blockIdx.y;
     int h = blockIdx.x, n = a.y.width;
     float mean = 0, square = 0;
-    if (a.kind >= 1) { // NORM_LAYER, NORM_CUT
+    if (a.kind != NORM_RMS) {
         float sum = 0;
         for (int i = threadIdx.x; i < n; i += blockDim.x) sum += norm_input(a, r, h, i);
         mean = block_sum(sum, scratch) / (float)n;
@@ -49,9 +48,9 @@ extern "C" __global__ void norm_block(KARGS(k_norm) a) {
         square = fmaf(x - mean, x - mean, square);
     }
     square = block_sum(square, scratch) / (float)n;
-    if (a.kind == 2 || a.gate == 3) {
+    if (a.kind == NORM_CUT || a.gate == GATE_MATCH) {
         float other = 0;
-        for (int i = threadIdx.x; i < n && a.gate == 3; i += blockDim.x) other = fmaf(view_load(a.b, r, h, i), view_load(a.b, r, h, i), other);
+        for (int i = threadIdx.x; i < n && a.gate == GATE_MATCH; i += blockDim.x) other = fmaf(view_load(a.b, r, h, i), view_load(a.b, r, h, i), other);
         other = block_sum(other, scratch) / (float)n;
         for (int i = threadIdx.x; i < n; i += blockDim.x) rare_store(a, r, h, i, mean, square, other);
         return;
@@ -109,7 +108,7 @@ extern "C" __global__ void norm_warp(KARGS(k_norm) a) {
     int h = (int)(item % a.y.heads);
     if (r >= a.y.rows) return;
     float mean = 0, square = 0;
-    if (a.kind >= 1) {
+    if (a.kind != NORM_RMS) {
         float sum = 0;
         for (int i = lane; i < n; i += 32) sum += norm_input(a, r, h, i);
         mean = warp_sum(sum) / (float)n;
@@ -119,9 +118,9 @@ extern "C" __global__ void norm_warp(KARGS(k_norm) a) {
         square = fmaf(x, x, square);
     }
     square = warp_sum(square) / (float)n;
-    if (a.kind == 2 || a.gate == 3) {
+    if (a.kind == NORM_CUT || a.gate == GATE_MATCH) {
         float other = 0;
-        for (int i = lane; i < n && a.gate == 3; i += 32) other = fmaf(view_load(a.b, r, h, i), view_load(a.b, r, h, i), other);
+        for (int i = lane; i < n && a.gate == GATE_MATCH; i += 32) other = fmaf(view_load(a.b, r, h, i), view_load(a.b, r, h, i), other);
         other = warp_sum(other) / (float)n;
         for (int i = lane; i < n; i += 32) rare_store(a, r, h, i, mean, square, other);
         return;

@@ -1,14 +1,14 @@
-// Decode steps of one row: the instructions of kernels/step.cu, a list of them in one launch, with nothing between two but the words that one
-// makes and the next reads. For sm_80 and later.
+// Decode steps of one row: a list of the instructions of kernels/step.cu in one launch. No barrier stands between two of them: an instruction waits
+// for the tagged words (sync.cuh) that it reads of the one before. For sm_80 and later.
 //
-// What counts here is how many instructions lie between a result and the results made of it: an instruction of the list runs once in a layer,
-// from caches that other code has passed through since, and a warp alone makes one step in six cycles. So all products run through the same
-// short loop, sums of warps meet by shuffles of all warps at once, nothing is divided, and what is not needed in every layer is not in line.
+// Latency decides the speed: the machine instructions between a result and the results that depend on it. Every instruction of the list runs once
+// for each layer, so its code has left the instruction cache since the last time, and a warp alone issues one machine instruction in six cycles.
+// So all products share one short loop, the sums of all warps are added by shuffles at once, there are no divisions, and code that not every layer
+// needs is out of line.
 //
-// A block takes tiles of 16 rows of a weight; its warps share k, each with its own units of 64. A warp waits for its own part of x alone: tagged
-// words (sync.cuh) that the blocks of the instruction before wrote. Its ring of units under way to shared memory knows no instructions: behind
-// the last unit of one product it goes on with the next, as far as the list is known. A block's warps meet once in every instruction, so that
-// they are never two apart; sums have two places.
+// A block takes tiles of 16 rows of a weight; its warps share k, each with its own units of 64. A warp waits only for its own part of x. Its ring of
+// weights on their way to shared memory does not stop between instructions: after the last unit of a product it goes on with the next product, as
+// far as the list is known. The warps of a block meet once in every instruction, so they are never two instructions apart; there are two sets of sums.
 //
 // 1 / rms and the logistic function are the hardware's (2 ulp): their results become bf16 or 16-bit integers.
 #include "one_attn.cuh"
@@ -69,23 +69,17 @@ template <int FORMAT, int TILES, int DTYPE> static __device__ __forceinline__ vo
     }
 }
 
-static __device__ __forceinline__ void multiply_bf16(float out[4], const unsigned char *slot, const unsigned char *x) {
+// A unit of one tile of plain weights.
+template <int KIND> static __device__ __forceinline__ void multiply_plain(float out[4], const unsigned char *slot, const unsigned char *x, const unit_scale *scales) {
     slot += threadIdx.x % 32 * 16;
     x += threadIdx.x % 4 * 16;
-    uint32_t v[4], w[4], codes[4], more[4], low[4], high[4];
+    uint32_t v[4], w[4];
     *(uint4 *)v = *(const uint4 *)x, *(uint4 *)w = *(const uint4 *)(x + 64); // elements 8 t ... and 32 + 8 t ... of the one column
-    *(uint4 *)codes = *(const uint4 *)slot, *(uint4 *)more = *(const uint4 *)(slot + 512);
-    *(uint4 *)low = *(const uint4 *)(slot + 1024), *(uint4 *)high = *(const uint4 *)(slot + 1536);
     float first[4] = {0}, second[4] = {0};
-#pragma unroll
-    for (int m = 0; m < 2; m++) {
-        const uint32_t a[4] = {codes[2 * m], low[2 * m], codes[2 * m + 1], low[2 * m + 1]};
-        const uint32_t b[4] = {more[2 * m], high[2 * m], more[2 * m + 1], high[2 * m + 1]};
-        mma_bf16(first, a, v[2 * m], v[2 * m + 1]);
-        mma_bf16(second, b, w[2 * m], w[2 * m + 1]);
-    }
-    out[0] += first[0] + second[0];
-    out[1] += first[2] + second[2];
+    multiply_plain_unit<KIND == WF16>(first, second, slot, v, w);
+    float one = KIND == WF16 ? scales->one : 1.0f;
+    out[0] = fmaf(one, first[0] + second[0], out[0]);
+    out[1] = fmaf(one, first[2] + second[2], out[1]);
 }
 
 // A warp's sums of rows g and g + 8 of a tile: [16][warps + 1].
@@ -170,7 +164,7 @@ template <int WARPS> static __device__ __forceinline__ void finish(const k_step_
     if (o.inner) {
         float up = sum_warps<WARPS>(from + TILE, wide) * scale;
         if (a.bias && there) up += a.bias[i + o.inner];
-        y = o.act_kind == 1 ? __fdividef(y, 1.0f + __expf(-y)) * (up * o.act_scale) : gated_rare(a.act, y, up);
+        y = o.act_kind == ACT_SILU ? __fdividef(y, 1.0f + __expf(-y)) * (up * o.act_scale) : gated_rare(a.act, y, up);
         if (weights && there) y *= weights[i / o.inner];
     }
     if (o.has_residual) {
@@ -201,8 +195,8 @@ static __device__ __forceinline__ void run_tiles(float out[4], ring_state &r, co
         }
 #pragma unroll 1
         for (; u < end; u++, place += unit_bytes<FORMAT>()) {
-            if (KIND == W16) multiply_bf16(out, place, x.units + u * 128);
-            else multiply<FORMAT == W16 ? W4 : FORMAT, TILES, DTYPE>(out, place, x.units + u * 128, x.scales + u);
+            if (is_plain<KIND>()) multiply_plain<KIND>(out, place, x.units + u * 128, x.scales + u);
+            else multiply<is_plain<FORMAT>() ? W4 : FORMAT, TILES, DTYPE>(out, place, x.units + u * 128, x.scales + u);
         }
         leave_place(r);
     }
@@ -341,13 +335,13 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
         early e = ask(a, (first + done) * 16 + at, at < n * 16 && (first + done) * 16 + at < (KIND == W4E ? width_of(a) : a.glu_inner ? (int)a.glu_inner : (int)a.w.out));
         float *red = (float *)(smem + HEAD_BYTES) + (turn & 1) * red_floats<WARPS>();
 #pragma unroll 1
-        for (int tile = 0; tile < tiles; tile += KIND == W16 ? 1 : 2) {
+        for (int tile = 0; tile < tiles; tile += is_plain<KIND>() ? 1 : 2) {
             float out[4] = {0};
-            if (KIND == W16) run_tiles<KIND, W16, WARPS, 1, K_BF16>(out, r, head, x, mine, limit, left, in);
+            if (is_plain<KIND>()) run_tiles<KIND, is_plain<KIND>() ? KIND : W4, WARPS, 1, K_BF16>(out, r, head, x, mine, limit, left, in);
             else if (is_8) run_codes<KIND, W8, WARPS>(out, r, head, x, mine, limit, left, in, tile + 1 < tiles);
             else run_codes<KIND, W4, WARPS>(out, r, head, x, mine, limit, left, in, tile + 1 < tiles);
             keep_sums<WARPS>(red + tile * 16 * (WARPS + 1), out[0], out[1]);
-            if (KIND != W16 && tile + 1 < tiles) keep_sums<WARPS>(red + (tile + 1) * 16 * (WARPS + 1), out[2], out[3]);
+            if (!is_plain<KIND>() && tile + 1 < tiles) keep_sums<WARPS>(red + (tile + 1) * 16 * (WARPS + 1), out[2], out[3]);
         }
         ending o = ending_of<KIND>(in, tag);
         if (done == 0) end_instr(next, head, i);
@@ -429,11 +423,13 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
         DYNAMIC_SHARED(unsigned char, smem);                                                \
         run_list<kind, warps, d>(a, smem);                                                  \
     }
-ONE(one_4_64, W4, 16, 64)
-ONE(one_4_128, W4, 16, 128)
-ONE(one_16_64, W16, 16, 64)
-ONE(one_16_128, W16, 16, 128)
-ONE(one_48_64, W48, 16, 64)
-ONE(one_48_128, W48, 16, 128)
-ONE(one_experts_64, W4E, 16, 64)
-ONE(one_experts_128, W4E, 16, 128)
+ONE(one_4_64, W4, LIST_WARPS, 64)
+ONE(one_4_128, W4, LIST_WARPS, 128)
+ONE(one_16_64, W16, LIST_WARPS, 64)
+ONE(one_16_128, W16, LIST_WARPS, 128)
+ONE(one_f16_64, WF16, LIST_WARPS, 64)
+ONE(one_f16_128, WF16, LIST_WARPS, 128)
+ONE(one_48_64, W48, LIST_WARPS, 64)
+ONE(one_48_128, W48, LIST_WARPS, 128)
+ONE(one_experts_64, W4E, LIST_WARPS, 64)
+ONE(one_experts_128, W4E, LIST_WARPS, 128)

@@ -24,11 +24,11 @@ static __device__ __forceinline__ part_of part_of_item(const k_step_attn &a, int
 // What the row's attention needs, once for all layers that ask for the same.
 static __device__ __noinline__ void know_row(const k_step_attn &a, shared_head *known, int item) {
     __syncthreads();
-    int pos = a.pos[0], seq = a.seq_of[0], first = first_visible(a.window, a.chunk, pos);
+    int pos = a.pos[0], place = a.rope_pos[0], seq = a.seq_of[0], first = first_visible(a.window, a.chunk, pos);
     part_of part = part_of_item(a, item, pos, first);
     int begin = part.begin / K_BLOCK;
     const float *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)seq * a.n_rope_tables + a.table) * a.rope_width;
-    for (int i = threadIdx.x; i < a.n_rotated / 2; i += blockDim.x) rope_angle(pos, table[i], a.magnitude, &known->cosines[i], &known->sines[i]);
+    for (int i = threadIdx.x; i < a.n_rotated / 2; i += blockDim.x) rope_angle(place, table[i], a.magnitude, &known->cosines[i], &known->sines[i]);
     for (int i = threadIdx.x; i < TABLE_MAX && begin + i <= pos / K_BLOCK; i += blockDim.x)
         known->blocks[i] = a.c.table[(int64_t)seq * a.c.table_stride + begin + i];
     if (threadIdx.x == 0) {
@@ -52,7 +52,7 @@ template <int D> static __device__ __forceinline__ void place_head(const k_step_
     if (!is_q && !part.has_own) return;
     int at = is_q ? (kv_head * a.group + part.first + warp) * (int)a.q_head : kv_head * (int)(is_k ? a.k_head : a.v_head);
     const float *weight = is_q ? a.q_norm : a.k_norm;
-    bool norms = is_q ? a.has_q_norm : is_k && a.has_k_norm, turns = (is_q || is_k) && a.rope_kind, whole = a.rope_kind == 1 && a.n_rotated == D;
+    bool norms = is_q ? a.has_q_norm : is_k && a.has_k_norm, turns = (is_q || is_k) && a.rope_kind != ROPE_NONE, whole = a.rope_kind == ROPE_HALF && a.n_rotated == D;
     float x[E], w[E], *to = heads + (warp + (is_q ? 0 : 1)) * D; // own key and value lie in one row behind the queries
 #pragma unroll
     for (int e = 0; e < E; e++) w[e] = norms && weight ? weight[lane + 32 * e] : 0;
@@ -174,25 +174,7 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
             int at = p + i % PER_STEP * step;
             if (at >= end && !(own && at == pos)) s[i] = -INFINITY;
         }
-#pragma unroll
-        for (int h = 0; h < HEADS; h++) {
-            float top = max[h];
-#pragma unroll
-            for (int j = 0; j < PER_STEP; j++) top = fmaxf(top, s[h * PER_STEP + j]);
-            float base = top == -INFINITY ? 0.0f : top, keep = exp2f(max[h] - base);
-            max[h] = top;
-            sum[h] *= keep;
-#pragma unroll
-            for (int i = 0; i < 8; i++) acc[h][i] *= keep;
-#pragma unroll
-            for (int j = 0; j < PER_STEP; j++) {
-                float weight = exp2f(s[h * PER_STEP + j] - base), v[8];
-                sum[h] += weight;
-                floats_of(value[j], v);
-#pragma unroll
-                for (int i = 0; i < 8; i++) acc[h][i] = fmaf(weight, v[i], acc[h][i]);
-            }
-        }
+        add_positions<HEADS, PER_STEP>(s, value, [](int) { return false; }, max, sum, acc);
         p += PER_STEP * step;
         if (p - lane / LANES < stop) load_positions<D, PER_STEP>(a, known, kv_head, p, step, end, key, value);
     }
@@ -207,11 +189,7 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
 #pragma unroll
             for (int i = 0; i < 8; i++) acc[h][i] = acc[h][i] * keep + __shfl_xor_sync(FULL, acc[h][i], x) * take;
         }
-        if (w.set * HEADS + h >= group || lane >= LANES) continue;
-        float *to = parts + ((w.set * HEADS + h) * w.n_warps + w.i_warp) * (D + 2);
-#pragma unroll
-        for (int i = 0; i < 8; i++) to[part * 8 + i] = acc[h][i];
-        if (part == 0) to[D] = max[h], to[D + 1] = sum[h];
+        if (w.set * HEADS + h < group && lane < LANES) keep_head<D>(parts, w, w.set * HEADS + h, part, max[h], sum[h], acc[h]);
     }
 }
 

@@ -11,9 +11,12 @@
 #define ONE_BULK 1
 #endif
 
-enum { SLOTS = 8, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = SMALL_SHARED ? 8 : 16, PLACES_MAX = 64 };
-// What the weights of a list are: 4 bits in groups of 64 or more, bf16; as W4, with experts; 4 or 8 bits, as each product says. W8: one of those products.
-enum weight_kind { W4, W16, W4E, W48, W8 };
+enum { SLOTS = LIST_SLOTS, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = list_tiles(SMALL_SHARED), PLACES_MAX = 64 };
+// What the weights of a list are: 4 bits in groups of 64 or more, bf16, f16; as W4, with experts; 4 or 8 bits, as each product says. W8: one of those products.
+enum weight_kind { W4, W16, WF16, W4E, W48, W8 };
+template <int KIND> static __device__ __forceinline__ constexpr bool is_plain() {
+    return KIND == W16 || KIND == WF16;
+}
 
 // Which part of attention a block makes: query heads of one cached head, from one of them on, over a run of positions of the cache, and the
 // row's own where it is the run's last.
@@ -39,8 +42,8 @@ struct shared_head {
     float weights[K_CHOICES_MAX];
     int chosen;
 };
-enum { HEAD_BYTES = SLOTS * K_INSTR_BYTES + 2560 };
-static_assert(sizeof(shared_head) <= HEAD_BYTES, "decode/links.c");
+enum { HEAD_BYTES = LIST_HEAD_BYTES };
+static_assert(sizeof(shared_head) <= HEAD_BYTES, "LIST_HEAD_BYTES is too small");
 
 // The sum over as many lanes as a block has warps, in each of them.
 template <int WARPS> static __device__ __forceinline__ float sum_lanes(float x) {
@@ -51,18 +54,18 @@ template <int WARPS> static __device__ __forceinline__ float sum_lanes(float x) 
 
 // A place of a ring has as many units as a warp asks for at once, of both tiles of a pair; of bf16 one unit of one tile.
 template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes() {
-    return KIND == W16 ? 2048 : tile_codes(KIND == W8 ? 8 : 4) + TILE_META;
+    return is_plain<KIND>() ? PLAIN_UNIT_BYTES : tile_unit_bytes(KIND == W8 ? 8 : 4, 64);
 }
 template <int KIND> static __device__ __forceinline__ constexpr int chunk_units() {
-    return KIND == W16 || KIND == W8 || SMALL_SHARED ? 1 : 2;
+    return list_chunk_units(is_plain<KIND>(), KIND == W8, SMALL_SHARED);
 }
 template <int KIND> static __device__ __forceinline__ constexpr int place_bytes() {
-    return KIND == W16 ? unit_bytes<KIND>() : KIND == W48 && SMALL_SHARED ? 2 * unit_bytes<W8>() : 2 * chunk_units<KIND>() * unit_bytes<KIND>();
+    return list_place_bytes(is_plain<KIND>(), KIND == W48, SMALL_SHARED);
 }
 static_assert(SMALL_SHARED || place_bytes<W48>() >= 2 * unit_bytes<W8>(), "a place holds either");
 #ifdef ONE_BULK
 template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
-    return KIND != W16; // rows of bf16 lie apart
+    return !is_plain<KIND>(); // rows of plain weights lie apart
 }
 #else
 template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
@@ -72,7 +75,8 @@ template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
 
 // Shared memory: the head, two sets of sums [AT_ONCE tiles][16][warps + 1], rings, sums of x, x.
 template <int WARPS> static __device__ __forceinline__ constexpr int red_floats() {
-    return AT_ONCE * 16 * (WARPS + 1);
+    static_assert(WARPS == LIST_WARPS, "the host counts with as many");
+    return list_sums(SMALL_SHARED);
 }
 template <int WARPS> static __device__ __forceinline__ constexpr int rings_at() {
     return HEAD_BYTES + 2 * red_floats<WARPS>() * 4;
@@ -106,7 +110,7 @@ static __device__ __forceinline__ int count_tiles(const k_stream &s) {
     return s.tiles_each + ((int)blockIdx.x < s.tiles_more);
 }
 
-static __device__ __forceinline__ void point_bf16(const k_instr &in, cursor &c, int u0) {
+static __device__ __forceinline__ void point_plain(const k_instr &in, cursor &c, int u0) {
     const k_step_linear &a = in.u.linear;
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, i = c.i_tile;
     int first = first_tile(in.stream), tile = a.glu_inner ? first + i / 2 + i % 2 * ((int)a.glu_inner / 16) : first + i;
@@ -147,7 +151,7 @@ template <int KIND, int WARPS> static __device__ __forceinline__ bool has_unit(c
         c.next_tiles = s.pair_bytes - c.mine * unit_of<KIND>(c);
         if (c.tiles == 0) continue;
         if (s.norm && lane < c.mine * 2) prefetch_line(s.norm + u0 * 64 + lane * 32);
-        if (KIND == W16) point_bf16(in, c, u0);
+        if (is_plain<KIND>()) point_plain(in, c, u0);
         c.left = 1 << 30;
         if (KIND == W4E && s.half) point_expert(in, head, c, u0);
         return true;
@@ -228,12 +232,12 @@ template <int KIND, int WARPS> static __device__ __forceinline__ void fetch(ring
     unsigned char *place = r.places + r.put * place_bytes<KIND>();
     int n = c.mine - c.at < chunk_of<KIND>(c) ? c.mine - c.at : chunk_of<KIND>(c);
     if (KIND == W4E && c.left < n) n = c.left;
-    if (KIND == W16) copy_rows(c, place);
+    if (is_plain<KIND>()) copy_rows(c, place);
     else copy_pair<KIND>(r, place, n * unit_of<KIND>(c), c.tiles > 1);
     if (!is_bulk<KIND>()) copy_commit();
     r.put = r.put + 1 == r.depth ? 0 : r.put + 1;
     r.under_way++;
-    c.p += KIND == W16 ? 128 : n * unit_of<KIND>(c);
+    c.p += is_plain<KIND>() ? 128 : n * unit_of<KIND>(c);
     c.at += n;
     const k_instr &in = head->slots[(c.next - 1) % SLOTS];
     int u0 = (int)(threadIdx.x / 32) * in.stream.units / WARPS;
@@ -242,14 +246,14 @@ template <int KIND, int WARPS> static __device__ __forceinline__ void fetch(ring
         return;
     }
     c.at = 0;
-    c.tiles -= KIND == W16 ? 1 : 2;
+    c.tiles -= is_plain<KIND>() ? 1 : 2;
     if (KIND == W4E && in.stream.half) {
         c.i_tile += in.stream.half == K_HALF_INNER ? 1 : 2;
         if (c.tiles > 0) point_expert(in, head, c, u0);
-    } else if (KIND != W16) c.p += c.next_tiles;
+    } else if (!is_plain<KIND>()) c.p += c.next_tiles;
     else if (c.tiles > 0) {
         c.i_tile++;
-        point_bf16(in, c, u0);
+        point_plain(in, c, u0);
     }
 }
 

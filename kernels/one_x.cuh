@@ -1,6 +1,6 @@
 // kernels/one.cu: x on its way to shared memory, and how it lies there.
 //
-// For weights of bf16, x is bf16. For those of 4 and 8 bits it is integers of 16 bits (x16.cuh).
+// For weights of bf16, x is bf16. For those of f16 it is f16, a power of two times as large in every unit. For those of 4 and 8 bits it is integers of 16 bits (x16.cuh).
 #pragma once
 #include "one_ring.cuh"
 #include "x16.cuh"
@@ -27,17 +27,32 @@ template <int KIND> static __device__ __noinline__ float stage_plain(const k_ste
             if (a.norm) v[j] *= (i < n ? w[j] : 0.0f) + offset;
         }
         if (KIND == W16 && i < n) *(uint4 *)(x.units + i * 2) = uint4{pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7])};
-        if (KIND == W16) continue;
+        if (KIND == WF16) put8_f16(x.units + i * 2, &x.scales[i / 64].one, v, i < n);
+        if (is_plain<KIND>()) continue;
         put8(x.units + i / 64 * 128, x.scales + i / 64, v, i < n);
     }
     return square;
+}
+
+// Of links, as f16: a unit of two elements of every lane, or two units of four, which share a scale. word: the first of these in the warp's part.
+static __device__ __forceinline__ void put_f16(x_part x, int word, uint4 v, bool f32, float y, float z, int words) {
+    int lane = threadIdx.x % 32;
+    float one, four[4] = {y, z, 0, 0};
+    if (!f32) four[0] = __uint_as_float(v.x << 16), four[1] = __uint_as_float(v.x & 0xffff0000u), four[2] = __uint_as_float(v.z << 16), four[3] = __uint_as_float(v.z & 0xffff0000u);
+    uint32_t largest = larger(larger(magnitude(four[0]), magnitude(four[1])), larger(magnitude(four[2]), magnitude(four[3])));
+    float scale = f16_scale(warp_max_u32(largest), one);
+    uint32_t low = pack_f16(four[0] * scale, four[1] * scale), high = pack_f16(four[2] * scale, four[3] * scale);
+    if (f32) *(uint32_t *)(x.units + 2 * word + 4 * lane) = low;
+    else if (word + 2 * lane < words) *(uint2 *)(x.units + 4 * word + 8 * lane) = uint2{low, high};
+    if (f32 && lane == 0) x.scales[word / 64].one = one;
+    if (!f32 && lane % 16 == 0 && word + 2 * lane < words) x.scales[word / 32 + lane / 16].one = one;
 }
 
 // The same of links: words of an f32, or of two bf16, which no norm follows. POLLS pairs of words of a lane are under way at once, since each
 // is a trip to L2; those that were not there yet are asked for again. While the first are on their way, the warp's ring is filled up.
 template <int KIND, int WARPS>
 static __device__ __forceinline__ float stage_linked(const k_step_linear &a, x_part x, int begin, int n, uint32_t tag, ring_state &r, shared_head *head, int limit, const k_step_run &run, int at, coming &next) {
-    enum { POLLS = KIND == W16 ? 2 : 4 };
+    enum { POLLS = is_plain<KIND>() ? 2 : 4 };
     float square = 0, offset = a.norm_offset;
     bool f32 = a.x_dtype == K_F32, has_norm = a.has_norm;
     const uint64_t *link = a.x_link + (f32 ? begin : begin / 2);
@@ -81,6 +96,10 @@ static __device__ __forceinline__ float stage_linked(const k_step_linear &a, x_p
                 else *(uint2 *)(x.units + 4 * i) = uint2{v[j].x, v[j].z};
             }
             if (KIND == W16) continue;
+            if (KIND == WF16) {
+                put_f16(x, word, v[j], f32, y, z, words);
+                continue;
+            }
             if (f32) put_unit(x.units + word * 2, x.scales + word / 64, y, z);
             else {
                 const float four[4] = {__uint_as_float(v[j].x << 16), __uint_as_float(v[j].x & 0xffff0000u), __uint_as_float(v[j].z << 16), __uint_as_float(v[j].z & 0xffff0000u)};

@@ -15,7 +15,7 @@ struct head_of {
 };
 
 static __device__ __forceinline__ void know(const k_qkv &a, head_of &h, int64_t r, const float *weight, float offset, int n) {
-    int lane = threadIdx.x % 32, pos = a.pos[r];
+    int lane = threadIdx.x % 32, pos = a.rope_pos[r];
     const float *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)a.seq_of[r] * a.n_rope_tables + a.table) * a.rope_width;
     for (int i = lane; weight && i < n; i += 32) h.weight[i] = weight[i] + offset;
 #pragma unroll 1
@@ -35,7 +35,7 @@ static __device__ __forceinline__ void rotate_head(const k_qkv &a, head_of &h) {
     int lane = threadIdx.x % 32, half = a.n_rotated / 2;
     float *x = (float *)h.x;
     for (int i = lane; i < half; i += 32) {
-        int u = a.first + (a.kind == 1 ? i : 2 * i), v = u + (a.kind == 1 ? half : 1);
+        int u = a.first + (a.kind == ROPE_HALF ? i : 2 * i), v = u + (a.kind == ROPE_HALF ? half : 1);
         float x0 = x[u], x1 = x[v], c = h.turn[i].x, s = h.turn[i].y;
         x[u] = x0 * c - x1 * s;
         x[v] = x1 * c + x0 * s;

@@ -6,7 +6,7 @@
 // the tensor cores at 64.
 #include "codes.cuh"
 
-enum { WARPS = 4, BN = 128, BK = 64, STAGES = 4 };
+enum { WARPS = QMM_WARPS, BN = QMM_RESULTS, BK = 64, STAGES = QMM_STAGES };
 
 template <int BITS, int NB> static __device__ __forceinline__ void load_x_stage(const k_linear &a, bf16 *smem, int64_t k, int64_t k_end, int stage) {
     bf16 *to = smem + stage * (NB * 8 * x_stride<BITS>());
@@ -60,6 +60,10 @@ template <int BITS, int NB> static __device__ __forceinline__ void product(const
         uint32_t w[4][8];
 #pragma unroll
         for (int i = 0; i < 4; i++) unpack<BITS>(codes[i], scale[i], bias[i], w[i]);
+        if (BITS == 16 && a.w.dtype == K_F16) {
+#pragma unroll
+            for (int i = 0; i < 4 * 8; i++) ((uint32_t *)w)[i] = bf16_of_f16(((uint32_t *)w)[i]);
+        }
         const bf16 *x = smem + s % STAGES * (NB * 8 * x_stride<BITS>()) + g * x_stride<BITS>();
 #pragma unroll
         for (int nb = 0; nb < NB; nb++) {
@@ -103,7 +107,7 @@ QMM(16, 64)
 
 // ---- the same for codes in tiles (tile.cuh): codes come through shared memory too, several steps ahead ----
 
-enum { T_STAGES = 5, T_TILES = BN / TILE_ROWS };
+enum { T_STAGES = QMM_TILE_STAGES, T_TILES = BN / TILE_ROWS };
 
 // Elements between the start of a row of x and its 16-byte piece: the halves of odd rows are exchanged, so that a quarter warp meets all banks.
 static __device__ __forceinline__ int x_piece(int row, int piece) {

@@ -10,15 +10,15 @@
 #include "codes.cuh"
 #include "wgmma.cuh"
 
-enum { BK = TILE_UNIT, X_ROW = BK * 2, X_STAGES = 6, FILLERS = 4, CHUNKS = 4 };
+enum { BK = TILE_UNIT, X_ROW = BK * 2, X_STAGES = WQMM_X_STAGES, FILLERS = WQMM_FILLERS, CHUNKS = WQMM_CHUNKS };
 
 // Units of a copy.
 template <int BITS> static __device__ __forceinline__ constexpr int chunk() {
-    return BITS == 8 ? 2 : 4;
+    return wqmm_chunk_units(BITS);
 }
 
 template <int N> static __device__ __forceinline__ constexpr int warps() {
-    return N == 128 ? 8 : 16;
+    return wqmm_warps(N);
 }
 template <int N> static __device__ __forceinline__ constexpr int threads() {
     return (warps<N>() + FILLERS) * 32;

@@ -86,7 +86,7 @@ static __device__ void weigh(const k_route_rule &a, const float *scores, const i
     __syncwarp();
     for (int j = threadIdx.x % 32; j < a.k; j += 32) kept[j] = scores[chosen[j]];
     __syncwarp();
-    if (a.score == 2) { // ROUTE_SOFTMAX_AFTER
+    if (a.score == ROUTE_SOFTMAX_AFTER) {
         for (int j = 0; j < a.k; j++) max = fmaxf(max, kept[j]);
         __syncwarp();
         for (int j = threadIdx.x % 32; j < a.k; j += 32) kept[j] = expf(kept[j] - max);
@@ -110,7 +110,7 @@ static __device__ void weigh(const k_route_rule &a, const float *scores, const i
 enum { IN_LANES = 8, IN_WARP = 32 * IN_LANES };
 
 static __device__ __forceinline__ bool suits_lanes(const k_route_rule &a, int n) {
-    return n <= IN_WARP && a.n_groups <= 1 && a.score != 3 && a.k <= 32;
+    return n <= IN_WARP && a.n_groups <= 1 && a.score != ROUTE_SPARSEMIXER && a.k <= 32;
 }
 static __device__ __forceinline__ int expert_of(int i, int lane) {
     return i / 2 * 64 + 2 * lane + i % 2;
@@ -147,25 +147,25 @@ static __device__ __forceinline__ uint32_t best_of_warp(uint32_t x) {
 static __device__ __forceinline__ float score_lanes(const k_route_rule &a, float x[IN_LANES], int n) {
     int lane = threadIdx.x % 32;
     float most = -INFINITY, sum = 0;
-    if (a.score == 2) return 1.0f;
+    if (a.score == ROUTE_SOFTMAX_AFTER) return 1.0f;
 #pragma unroll
     for (int i = 0; i < IN_LANES; i++)
         if (expert_of(i, lane) < n) most = fmaxf(most, x[i]);
-    if (a.score == 0) most = warp_max(most);
+    if (a.score == ROUTE_SOFTMAX) most = warp_max(most);
 #pragma unroll
     for (int i = 0; i < IN_LANES; i++) {
         if (expert_of(i, lane) >= n) continue;
-        x[i] = a.score == 0 ? expf(x[i] - most) : sigmoid(x[i]);
+        x[i] = a.score == ROUTE_SOFTMAX ? expf(x[i] - most) : sigmoid(x[i]);
         sum += x[i];
     }
-    return a.score == 0 ? warp_sum(sum) : 1.0f;
+    return a.score == ROUTE_SOFTMAX ? warp_sum(sum) : 1.0f;
 }
 
 // The weight of choice `lane`, from its score.
 static __device__ __forceinline__ float weigh_lane(const k_route_rule &a, float kept, int id) {
     int lane = threadIdx.x % 32;
     bool there = lane < a.k;
-    if (a.score == 2) { // ROUTE_SOFTMAX_AFTER
+    if (a.score == ROUTE_SOFTMAX_AFTER) {
         float most = __shfl_sync(FULL, kept, 0);
         kept = there ? expf(kept - most) : 0.0f;
         kept /= warp_sum(kept);
@@ -214,13 +214,13 @@ static __device__ __forceinline__ void choose_experts(const k_route_rule &a, flo
         return;
     }
     float *choice = scores + n, *groups = scores + 2 * n;
-    if (a.score == 3) {
+    if (a.score == ROUTE_SPARSEMIXER) {
         sparsemixer(a, scores, n, ids, weights);
         return;
     }
-    if (a.score == 0) warp_softmax(scores, n);
+    if (a.score == ROUTE_SOFTMAX) warp_softmax(scores, n);
     for (int i = threadIdx.x % 32; i < n; i += 32) {
-        if (a.score == 1) scores[i] = sigmoid(scores[i]);
+        if (a.score == ROUTE_SIGMOID) scores[i] = sigmoid(scores[i]);
         choice[i] = a.bias ? scores[i] + a.bias[i] : scores[i];
     }
     __syncwarp();

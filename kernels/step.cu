@@ -8,14 +8,15 @@
 // itself: x times the norm's weight as bf16, the factor 1 / rms on the result. Reads each weight once; stopped by memory where a layer is large,
 // by the latency of barriers and loads where it is small.
 #include "step.cuh"
+#include "x16.cuh"
 
-enum { THREADS = 512, WARPS = 16, SLOTS = 4, RED_FLOATS = SMALL_SHARED ? 4096 : 8192, ROWS_MAX = 8, PREFETCH_BYTES = 128 << 10 };
-enum weight_kind { W4, W4_32, W16, W8, W8_32 }; // 4 bits in groups of 64 or more, in groups of 32, bf16; 8 bits, likewise
+enum { THREADS = STEP_THREADS, WARPS = STEP_WARPS, SLOTS = STEP_SLOTS, RED_FLOATS = step_sums(SMALL_SHARED), PREFETCH_BYTES = 128 << 10 };
+enum weight_kind { W4, W4_32, W16, WF16, W8, W8_32 }; // 4 bits in groups of 64 or more, in groups of 32; bf16, f16; 8 bits as 4
 
 // Shared memory: instructions, sums of squares, then what an instruction makes of it.
 struct shared_head {
     k_instr slots[SLOTS];
-    float squares[ROWS_MAX][WARPS];
+    float squares[STEP_ROWS][WARPS];
     uint32_t last;
     // What attention asks for again in every layer: of a row, its position and cosines and sines, and blocks of the table from one on.
     int pos, seq, row, first_block;
@@ -24,11 +25,14 @@ struct shared_head {
     int32_t blocks[TABLE_MAX];
     float cosines[PAIRS_MAX], sines[PAIRS_MAX];
 };
-enum { HEAD_BYTES = SLOTS * K_INSTR_BYTES + 2304 };
-static_assert(sizeof(shared_head) <= HEAD_BYTES, "decode/product.c");
+enum { HEAD_BYTES = STEP_HEAD_BYTES };
+static_assert(sizeof(shared_head) <= HEAD_BYTES, "STEP_HEAD_BYTES is too small");
 
 // ---- products ----
 
+template <int KIND> static __device__ __forceinline__ constexpr bool is_plain() {
+    return KIND == W16 || KIND == WF16;
+}
 template <int KIND> static __device__ __forceinline__ constexpr bool is_8() {
     return KIND == W8 || KIND == W8_32;
 }
@@ -39,14 +43,14 @@ template <int KIND> static __device__ __forceinline__ constexpr int codes_bytes(
     return is_8<KIND>() ? TILE_CODES_8 : TILE_CODES;
 }
 template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes() {
-    return KIND == W16 ? 2048 : (is_8<KIND>() ? TILE_CODES_8 : TILE_CODES) + (is_32<KIND>() ? 2 : 1) * TILE_META;
+    return is_plain<KIND>() ? PLAIN_UNIT_BYTES : tile_unit_bytes(is_8<KIND>() ? 8 : 4, is_32<KIND>() ? 32 : 64);
 }
-// Slots of a warp's ring, of two units each (bf16: one): what is under way to shared memory. decode/product.c counts the same.
+// Slots of a warp's ring, of two units each (bf16: one): what is under way to shared memory.
 template <int KIND> static __device__ __forceinline__ constexpr int depth() {
-    return SMALL_SHARED ? (is_8<KIND>() ? 1 : 2) : KIND == W16 || is_8<KIND>() ? 3 : 4;
+    return step_ring_slots(is_plain<KIND>(), is_8<KIND>(), SMALL_SHARED);
 }
 template <int KIND> static __device__ __forceinline__ constexpr int slot_bytes() {
-    return KIND == W16 ? unit_bytes<KIND>() : 2 * unit_bytes<KIND>();
+    return step_slot_bytes(is_plain<KIND>(), is_8<KIND>() ? 8 : 4, is_32<KIND>() ? 32 : 64);
 }
 
 // Where a warp's next units lie. A lane copies its own codes; scales and biases are copied by the first lanes for all.
@@ -113,8 +117,8 @@ static __device__ __forceinline__ void add_group(float out[4], const float sum[4
 struct linear_shared {
     float *red; // [tiles][warps][16][rows]
     unsigned char *ring; // [warps][depth] units
-    float *xs; // [rows][groups of k]: sums of x
-    bf16 *x;   // [rows][x_stride]
+    float *xs; // [rows][groups of k]: sums of x; of f16: what one means in a unit
+    bf16 *x;   // [rows][x_stride]; or f16
     int n_xs, x_stride;
 };
 
@@ -125,22 +129,20 @@ static __device__ __forceinline__ void take_x(const linear_shared &s, int rows, 
     *(uint4 *)v = *(const uint4 *)x, *(uint4 *)w = *(const uint4 *)(x + 32);
 }
 
-static __device__ __forceinline__ void multiply_bf16(float out[4], const unsigned char *slot, const linear_shared &s, int rows, int unit) {
-    int lane = threadIdx.x % 32;
-    uint32_t v[4], w[4], codes[4], more[4], low[4], high[4];
+template <int KIND> static __device__ __forceinline__ void multiply_plain(float out[4], const unsigned char *slot, const linear_shared &s, int rows, int unit) {
+    int lane = threadIdx.x % 32, t = lane % 4, last = rows - 1;
+    uint32_t v[4], w[4];
     take_x(s, rows, unit, v, w);
-    *(uint4 *)codes = *(const uint4 *)(slot + lane * 16), *(uint4 *)more = *(const uint4 *)(slot + 512 + lane * 16);
-    *(uint4 *)low = *(const uint4 *)(slot + 1024 + lane * 16), *(uint4 *)high = *(const uint4 *)(slot + 1536 + lane * 16);
-    float second[4] = {0};
+    float first[4] = {0}, second[4] = {0};
+    multiply_plain_unit<KIND == WF16>(KIND == WF16 ? first : out, second, slot + lane * 16, v, w);
+    if (KIND == W16) {
 #pragma unroll
-    for (int m = 0; m < 2; m++) {
-        const uint32_t a[4] = {codes[2 * m], low[2 * m], codes[2 * m + 1], low[2 * m + 1]};
-        const uint32_t b[4] = {more[2 * m], high[2 * m], more[2 * m + 1], high[2 * m + 1]};
-        mma_bf16(out, a, v[2 * m], v[2 * m + 1]);
-        mma_bf16(second, b, w[2 * m], w[2 * m + 1]);
+        for (int i = 0; i < 4; i++) out[i] += second[i];
+        return;
     }
+    const float ones[2] = {s.xs[(2 * t < last ? 2 * t : last) * s.n_xs + unit], s.xs[(2 * t + 1 < last ? 2 * t + 1 : last) * s.n_xs + unit]};
 #pragma unroll
-    for (int i = 0; i < 4; i++) out[i] += second[i];
+    for (int i = 0; i < 4; i++) out[i] = fmaf(ones[i % 2], first[i] + second[i], out[i]);
 }
 
 // Two tiles at once, so that their products are independent of each other; the second may hold anything where there is none.
@@ -218,9 +220,13 @@ template <int KIND> static __device__ __forceinline__ void stage_x(const k_step_
                         v[p][j] *= w[p][j] + offset;
                     }
                 }
+                if (KIND == WF16) {
+                    put8_f16(s.x + row * s.x_stride + i * 8, s.xs + row * s.n_xs + i / 8, v[p], i < n);
+                    continue;
+                }
                 const uint32_t words[4] = {pack_bf16(v[p][0], v[p][1]), pack_bf16(v[p][2], v[p][3]), pack_bf16(v[p][4], v[p][5]), pack_bf16(v[p][6], v[p][7])};
                 if (i < n) *(uint4 *)(s.x + row * s.x_stride + i * 8) = uint4{words[0], words[1], words[2], words[3]};
-                if (KIND == W16) continue;
+                if (is_plain<KIND>()) continue;
                 float sum = 0;
 #pragma unroll
                 for (int j = 0; j < 4; j++) sum += __uint_as_float(words[j] << 16) + __uint_as_float(words[j] & 0xffff0000u);
@@ -285,7 +291,7 @@ static __device__ __forceinline__ void keep_sums(float *red, int tile, const flo
 // Part of this block's tiles: [first, first + n) of the results. x is staged while the first weights are under way.
 template <int KIND>
 static __device__ __forceinline__ void multiply_tiles(const k_step_linear &a, const linear_shared &s, float (*squares)[WARPS], int first, int n, bool stage, const int rows) {
-    enum { DEPTH = depth<KIND>(), UNIT = unit_bytes<KIND>(), CODES = codes_bytes<KIND>(), META_LANES = KIND == W16 ? 1 : (UNIT - CODES) / 16 };
+    enum { DEPTH = depth<KIND>(), UNIT = unit_bytes<KIND>(), CODES = codes_bytes<KIND>(), META_LANES = is_plain<KIND>() ? 1 : (UNIT - CODES) / 16 };
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int units = (int)(a.w.in / 64), u0 = warp * units / WARPS, mine = (warp + 1) * units / WARPS - u0, dtype = a.w.dtype;
     int64_t tile_bytes = a.w.tile_bytes;
@@ -301,10 +307,10 @@ static __device__ __forceinline__ void multiply_tiles(const k_step_linear &a, co
     auto fetch_next = [&](int to) {
         if (c.tiles > 0 && mine > 0) {
             unsigned char *at = ring + to * slot_bytes<KIND>();
-            if (KIND == W16) fetch_bf16(a.w, a.glu_inner ? first + i_tile / 2 + i_tile % 2 * (a.glu_inner / 16) : first + i_tile, u0 + c.at, at);
-            else fetch_pair<KIND == W16 ? W4 : KIND>(c, at);
+            if (is_plain<KIND>()) fetch_bf16(a.w, a.glu_inner ? first + i_tile / 2 + i_tile % 2 * (a.glu_inner / 16) : first + i_tile, u0 + c.at, at);
+            else fetch_pair<is_plain<KIND>() ? W4 : KIND>(c, at);
             c.p += UNIT;
-            if (++c.at == mine) c.at = 0, c.p += c.next_tiles, c.tiles -= KIND == W16 ? 1 : 2, i_tile++;
+            if (++c.at == mine) c.at = 0, c.p += c.next_tiles, c.tiles -= is_plain<KIND>() ? 1 : 2, i_tile++;
         }
         copy_commit();
     };
@@ -312,20 +318,20 @@ static __device__ __forceinline__ void multiply_tiles(const k_step_linear &a, co
     for (int d = 0; d < DEPTH; d++) fetch_next(d);
     if (stage) stage_x<KIND>(a, s, squares);
     __syncthreads();
-    for (int tile = 0; tile < tiles; tile += KIND == W16 ? 1 : 2) {
+    for (int tile = 0; tile < tiles; tile += is_plain<KIND>() ? 1 : 2) {
         float out[2][4] = {{0}};
         for (int u = 0; u < mine; u++) {
             copy_wait<DEPTH - 1>();
             __syncwarp();
             const unsigned char *from = ring + slot * slot_bytes<KIND>();
-            if (KIND == W16) multiply_bf16(out[0], from, s, rows, u0 + u);
-            else multiply_pair<KIND == W16 ? W4 : KIND>(out, from, s, rows, u0 + u, dtype);
+            if (is_plain<KIND>()) multiply_plain<KIND>(out[0], from, s, rows, u0 + u);
+            else multiply_pair<is_plain<KIND>() ? W4 : KIND>(out, from, s, rows, u0 + u, dtype);
             __syncwarp();
             fetch_next(slot);
             slot = slot + 1 == DEPTH ? 0 : slot + 1;
         }
         keep_sums(s.red, tile, out[0], rows);
-        if (KIND != W16 && tile + 1 < tiles) keep_sums(s.red, tile + 1, out[1], rows);
+        if (!is_plain<KIND>() && tile + 1 < tiles) keep_sums(s.red, tile + 1, out[1], rows);
     }
     __syncthreads();
 }
@@ -345,10 +351,10 @@ template <int KIND> static __device__ __forceinline__ void run_rows(const k_step
     linear_shared s;
     s.red = (float *)(smem + HEAD_BYTES);
     s.ring = (unsigned char *)(s.red + RED_FLOATS);
-    s.n_xs = KIND == W16 ? 0 : (int)(a.w.in / (is_32<KIND>() ? 32 : 64));
+    s.n_xs = step_x_sums(KIND == W16, is_32<KIND>() ? 32 : 64, a.w.in);
     s.xs = (float *)(s.ring + WARPS * depth<KIND>() * slot_bytes<KIND>());
     s.x = (bf16 *)(s.xs + (rows * s.n_xs + 3) / 4 * 4);
-    s.x_stride = (int)a.w.in + 32;
+    s.x_stride = step_x_stride(a.w.in);
     int first = first_tile(a, blockIdx.x), end = first_tile(a, blockIdx.x + 1);
     int at_once = RED_FLOATS / (WARPS * 16 * rows * (a.glu_inner ? 2 : 1));
 #pragma unroll 1
@@ -372,10 +378,10 @@ static __device__ __forceinline__ void know_row(const k_step_attn &a, shared_hea
     bool same = known->row == r && known->table == a.c.table && known->inv_freq == (a.inv_freq ? a.inv_freq : a.step_rope + a.table);
     if (same) return; // the split of a block's first item does not change while the row does not
     __syncthreads();
-    int pos = a.pos[r], seq = a.seq_of[r], first = first_visible(a.window, a.chunk, pos);
+    int pos = a.pos[r], place = a.rope_pos[r], seq = a.seq_of[r], first = first_visible(a.window, a.chunk, pos);
     int begin = (first + split * ((pos - first + a.splits) / a.splits)) / K_BLOCK;
     const float *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)seq * a.n_rope_tables + a.table) * a.rope_width;
-    for (int i = threadIdx.x; i < a.n_rotated / 2; i += THREADS) rope_angle(pos, table[i], a.magnitude, &known->cosines[i], &known->sines[i]);
+    for (int i = threadIdx.x; i < a.n_rotated / 2; i += THREADS) rope_angle(place, table[i], a.magnitude, &known->cosines[i], &known->sines[i]);
     for (int i = threadIdx.x; i < TABLE_MAX && begin + i <= pos / K_BLOCK; i += THREADS) known->blocks[i] = a.c.table[(int64_t)seq * a.c.table_stride + begin + i];
     if (threadIdx.x == 0) {
         known->pos = pos, known->seq = seq, known->row = r, known->first_block = begin;
@@ -393,7 +399,7 @@ template <int D> static __device__ __forceinline__ void place_heads(const k_step
     if (warp > group + 1 || (!is_q && !writes)) return;
     const float *from = is_q ? a.q + r * a.q_row + (kv_head * group + warp) * a.q_head : is_k ? a.k + r * a.k_row + kv_head * a.k_head : a.v + r * a.v_row + kv_head * a.v_head;
     const float *weight = is_q ? a.q_norm : a.k_norm;
-    bool norms = is_q ? a.has_q_norm : is_k && a.has_k_norm, turns = (is_q || is_k) && a.rope_kind, whole = a.rope_kind == 1 && a.n_rotated == D;
+    bool norms = is_q ? a.has_q_norm : is_k && a.has_k_norm, turns = (is_q || is_k) && a.rope_kind != ROPE_NONE, whole = a.rope_kind == ROPE_HALF && a.n_rotated == D;
     float x[E], w[E], offset = is_q ? a.q_offset : a.k_offset, *to = heads + warp * D;
 #pragma unroll
     for (int e = 0; e < E; e++) x[e] = from[lane + 32 * e], w[e] = norms && weight ? weight[lane + 32 * e] + offset : 1.0f;
@@ -478,6 +484,7 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
     begin_heads<D, HEADS>(heads, w, group, part, scale, q, acc, max, sum);
     for (;;) {
         float s[HEADS][AHEAD];
+        auto is_gone = [&](int j) { return p + j * step - lane / LANES >= end + (own ? 1 : 0); };
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
             int at = p + j * step;
@@ -497,26 +504,7 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
                 s[h][j] = at < end || (own && at == pos) ? dot : -INFINITY;
             }
         }
-#pragma unroll
-        for (int h = 0; h < HEADS; h++) {
-            float top = max[h];
-#pragma unroll
-            for (int j = 0; j < AHEAD; j++) top = fmaxf(top, s[h][j]);
-            float base = top == -INFINITY ? 0.0f : top, keep = exp2f(max[h] - base);
-            max[h] = top;
-            sum[h] *= keep;
-#pragma unroll
-            for (int i = 0; i < 8; i++) acc[h][i] *= keep;
-#pragma unroll
-            for (int j = 0; j < AHEAD; j++) {
-                if (p + j * step - lane / LANES >= end + (own ? 1 : 0)) continue;
-                float weight = exp2f(s[h][j] - base), v[8];
-                sum[h] += weight;
-                floats_of(value[j], v);
-#pragma unroll
-                for (int i = 0; i < 8; i++) acc[h][i] = fmaf(weight, v[i], acc[h][i]);
-            }
-        }
+        add_positions<HEADS, AHEAD>(&s[0][0], value, is_gone, max, sum, acc);
         p += AHEAD * step;
         if (p - lane / LANES >= end + (own ? 1 : 0)) break; // no lane of this warp has a position left
         load_positions<D>(a, known, kv_head, p, step, end, key, value);
@@ -530,11 +518,7 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
             for (int i = 0; i < 8; i++) other[i] = __shfl_xor_sync(FULL, acc[h][i], x);
             merge<8>(max[h], sum[h], acc[h], other_max, other_sum, other);
         }
-        if (w.set * HEADS + h >= group || lane >= LANES) continue;
-        float *to = parts + ((w.set * HEADS + h) * w.n_warps + w.i_warp) * (D + 2);
-#pragma unroll
-        for (int i = 0; i < 8; i++) to[part * 8 + i] = acc[h][i];
-        if (part == 0) to[D] = max[h], to[D + 1] = sum[h];
+        if (w.set * HEADS + h < group && lane < LANES) keep_head<D>(parts, w, w.set * HEADS + h, part, max[h], sum[h], acc[h]);
     }
 }
 
@@ -608,7 +592,8 @@ static __device__ __forceinline__ void run_instr(const k_instr &in, unsigned cha
         return;
     }
     const k_step_linear &a = in.u.linear;
-    if (a.w.mode == K_PLAIN) run_linear<W16>(a, smem);
+    if (a.w.mode == K_PLAIN && a.w.dtype == K_F16) run_linear<WF16>(a, smem);
+    else if (a.w.mode == K_PLAIN) run_linear<W16>(a, smem);
     else if (a.w.bits == 8 && a.w.group == 32) run_linear<W8_32>(a, smem);
     else if (a.w.bits == 8) run_linear<W8>(a, smem);
     else if (a.w.group == 32) run_linear<W4_32>(a, smem);

@@ -17,12 +17,29 @@ template <class HEAD> static __device__ __forceinline__ void rotate_head(const k
     int lane = threadIdx.x % 32, half = a.n_rotated / 2;
     for (int i = lane; i < half; i += 32) {
         float c = known->cosines[i], s = known->sines[i];
-        int u = a.rope_first + (a.rope_kind == 1 ? i : 2 * i), v = u + (a.rope_kind == 1 ? half : 1);
+        int u = a.rope_first + (a.rope_kind == ROPE_HALF ? i : 2 * i), v = u + (a.rope_kind == ROPE_HALF ? half : 1);
         float x0 = x[u], x1 = x[v];
         x[u] = x0 * c - x1 * s;
         x[v] = x1 * c + x0 * s;
     }
     __syncwarp();
+}
+
+// ---- products ----
+
+// A unit of bf16 or f16 weights times x: elements 0 to 31 of k are added to `first`, the others to `second`. slot: this lane's 16 bytes of its first piece; v and
+// w: this lane's x of the two halves.
+template <bool F16> static __device__ __forceinline__ void multiply_plain_unit(float first[4], float second[4], const unsigned char *slot, const uint32_t v[4], const uint32_t w[4]) {
+    uint32_t codes[4], more[4], low[4], high[4];
+    *(uint4 *)codes = *(const uint4 *)slot, *(uint4 *)more = *(const uint4 *)(slot + 512);
+    *(uint4 *)low = *(const uint4 *)(slot + 1024), *(uint4 *)high = *(const uint4 *)(slot + 1536);
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+        const uint32_t a[4] = {codes[2 * m], low[2 * m], codes[2 * m + 1], low[2 * m + 1]};
+        const uint32_t b[4] = {more[2 * m], high[2 * m], more[2 * m + 1], high[2 * m + 1]};
+        if (F16) mma_f16(first, a, v[2 * m], v[2 * m + 1]), mma_f16(second, b, w[2 * m], w[2 * m + 1]);
+        else mma_bf16(first, a, v[2 * m], v[2 * m + 1]), mma_bf16(second, b, w[2 * m], w[2 * m + 1]);
+    }
 }
 
 // ---- attention of a warp: D / 8 lanes share a position, each with eight elements ----
@@ -45,4 +62,38 @@ static __device__ __forceinline__ void begin_heads(const float *heads, const sha
             q[h][i] = there ? heads[(w.set * HEADS + h) * D + part * 8 + i] * scale : 0.0f;
         }
     }
+}
+
+// The softmax of a warp's heads goes on with N more positions: s [HEADS][N] are their scores, in units of log 2. is_gone(j): no lane of the warp has the
+// j-th.
+template <int HEADS, int N, class GONE>
+static __device__ __forceinline__ void add_positions(const float *s, const uint4 *value, GONE is_gone, float max[HEADS], float sum[HEADS], float acc[HEADS][8]) {
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        float top = max[h];
+#pragma unroll
+        for (int j = 0; j < N; j++) top = fmaxf(top, s[h * N + j]);
+        float base = top == -INFINITY ? 0.0f : top, keep = exp2f(max[h] - base);
+        max[h] = top;
+        sum[h] *= keep;
+#pragma unroll
+        for (int i = 0; i < 8; i++) acc[h][i] *= keep;
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            if (is_gone(j)) continue;
+            float weight = exp2f(s[h * N + j] - base), v[8];
+            sum[h] += weight;
+            floats_of(value[j], v);
+#pragma unroll
+            for (int i = 0; i < 8; i++) acc[h][i] = fmaf(weight, v[i], acc[h][i]);
+        }
+    }
+}
+
+// What a warp made of a head, to parts [heads][n_warps][D + 2]: this lane's eight elements, and the largest score and the sum.
+template <int D> static __device__ __forceinline__ void keep_head(float *parts, const shares &w, int head, int part, float max, float sum, const float acc[8]) {
+    float *to = parts + (head * w.n_warps + w.i_warp) * (D + 2);
+#pragma unroll
+    for (int i = 0; i < 8; i++) to[part * 8 + i] = acc[i];
+    if (part == 0) to[D] = max, to[D + 1] = sum;
 }

@@ -24,18 +24,15 @@ enum { POLLS_MAX = 4, POLLS_LOOK = 2 };
 enum { POLLS_MAX = 1 << 21, POLLS_LOOK = 1 << 10 };
 #endif
 
-// Of the words behind the barrier's: whether somebody gave up; the address of the host's word for it.
-enum { GAVE_UP = 3, GAVE_UP_HOST = 4 };
-
 // Polls are counted, and gave_up is asked now and then. It is out of line: code inside a wait is code between a result and what is made of it.
 static __device__ __forceinline__ bool is_long(int polls) {
     return polls % POLLS_LOOK == 0;
 }
 static __device__ __noinline__ bool gave_up(uint32_t *count, int polls) {
-    volatile uint32_t *flag = count + GAVE_UP;
+    volatile uint32_t *flag = count + COUNTERS_GAVE_UP;
     if (polls >= POLLS_MAX) {
         *flag = 1;
-        **(volatile uint32_t *const *)(count + GAVE_UP_HOST) = 1;
+        **(volatile uint32_t *const *)(count + COUNTERS_HOST) = 1;
     }
     return *flag != 0;
 }
@@ -43,7 +40,7 @@ static __device__ __noinline__ bool gave_up(uint32_t *count, int polls) {
 #ifdef MLXCEL_EMULATE
 static inline void grid_barrier(uint32_t *, uint32_t) {}
 static inline void grid_leave(uint32_t *count, uint32_t tags) {
-    if (threadIdx.x == 0 && blockIdx.x == gridDim.x - 1) count[2] += tags;
+    if (threadIdx.x == 0 && blockIdx.x == gridDim.x - 1) count[COUNTERS_TAG] += tags;
 }
 static inline void prefetch_lines(const void *, int64_t) {}
 static inline void prefetch_line(const void *) {}
@@ -92,7 +89,7 @@ static __device__ __forceinline__ void grid_barrier(uint32_t *count, uint32_t ar
 static __device__ __forceinline__ void grid_leave(uint32_t *count, uint32_t tags) {
     if (threadIdx.x == 0 && atomicAdd(count + 1, 1u) == gridDim.x - 1) {
         count[0] = count[1] = 0;
-        count[2] += tags;
+        count[COUNTERS_TAG] += tags;
     }
 }
 

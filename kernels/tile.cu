@@ -1,7 +1,7 @@
 // Rows of codes to tiles, once when a weight is bound, and tiles to rows of bf16 before a prompt's products.
 //
 // Both read and write every byte once, 16 bytes per lane on the tiles' side; stopped by memory.
-#include "widen.cuh"
+#include "dequant.cuh"
 
 // A row's eight codes as a word of nibbles, or as two words of bytes; zeros beyond the last row.
 static __device__ __forceinline__ uint32_t nibbles_of(const k_weight &w, int64_t row, int64_t k) {

@@ -11,20 +11,8 @@
 // Scale and bias of row g stand side by side, those of row g + 8 behind them; groups of 32 have two such runs of 64 bytes per unit, groups of 128 the same one in two
 // units.
 #pragma once
-#include "../src/backend/cuda/shared/args.h"
+#include "backend/cuda/shared/layout.h"
 
-enum { TILE_ROWS = 16, TILE_UNIT = 64, TILE_CODES = 512, TILE_CODES_8 = 1024, TILE_META = 64 };
-
-// Bits that a code has in a tile, and bytes of a unit's codes.
-static __device__ __forceinline__ constexpr int tile_bits(int bits) {
-    return bits <= 4 ? 4 : 8;
-}
-static __device__ __forceinline__ constexpr int tile_codes(int bits) {
-    return bits <= 4 ? TILE_CODES : TILE_CODES_8;
-}
-static __device__ __forceinline__ int tile_unit_bytes(int bits, int group) {
-    return tile_codes(bits) + (group == 32 ? 2 : 1) * TILE_META;
-}
 static __device__ __forceinline__ int tile_unit_bytes(const k_weight &w) {
     return tile_unit_bytes(w.bits, w.group);
 }

@@ -19,7 +19,7 @@ static __device__ __forceinline__ int make_neighbours(float2 low, float2 high, f
 
 // SiLU (kind 1) or GELU by tanh, with the hardware's exponential: what is made of it becomes bf16 or f16.
 static __device__ __forceinline__ float gate_of(int kind, float x) {
-    if (kind == 1) return __fdividef(x, 1.0f + __expf(-x));
+    if (kind == ACT_SILU) return __fdividef(x, 1.0f + __expf(-x));
     return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
 }
 

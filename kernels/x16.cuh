@@ -5,11 +5,11 @@
 #pragma once
 #include "mma.cuh"
 
-enum { X16_UNIT = 128 };
 enum { LARGEST = 32512 }; // 127 * 256: `high` rounds up to it at most
 struct unit_scale {
     float one, sum;
 };
+static_assert(sizeof(unit_scale) == X16_SCALE_BYTES, "the host counts with as many");
 
 // What a unit is scaled by, from the bits of its largest magnitude.
 static __device__ __forceinline__ float scale_of(uint32_t largest, float &one) {
@@ -98,3 +98,18 @@ static __device__ __forceinline__ void put8(unsigned char *unit, unit_scale *sca
     if (t == 0) *scales = s;
 }
 
+// Eight elements of every lane as f16, a unit for eight lanes, which are there or not (f16_scale).
+static __device__ __forceinline__ void put8_f16(void *to, float *out_one, const float x[8], bool there) {
+    uint32_t largest = 0, pairs[4];
+    float one;
+#pragma unroll
+    for (int i = 0; i < 8; i++) largest = larger(largest, magnitude(x[i]));
+#pragma unroll
+    for (int step = 4; step > 0; step /= 2) largest = larger(largest, __shfl_xor_sync(FULL, largest, step));
+    float scale = f16_scale(largest, one);
+#pragma unroll
+    for (int i = 0; i < 4; i++) pairs[i] = pack_f16(x[2 * i] * scale, x[2 * i + 1] * scale);
+    if (!there) return;
+    *(uint4 *)to = uint4{pairs[0], pairs[1], pairs[2], pairs[3]};
+    if (threadIdx.x % 8 == 0) *out_one = one;
+}

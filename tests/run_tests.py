@@ -139,7 +139,7 @@ class Runner:
 
     def execute(self, suite):
         """What the suite printed, and its exit code. It has a process group of its own, which ends with it where time is up."""
-        env = dict(os.environ, MLXCEL_SOURCE_DIR=ROOT, MLXCEL_BUILD_DIR=self.build, MLXCEL_PROGRAM=self.program)
+        env = dict(os.environ, XDG_CONFIG_HOME=os.path.join(self.build, "no-settings"), MLXCEL_SOURCE_DIR=ROOT, MLXCEL_BUILD_DIR=self.build, MLXCEL_PROGRAM=self.program)
         if self.data:
             env["MLXCEL_TEST_DATA"] = self.data
         try:

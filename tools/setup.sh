@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks what a job needs and installs exactly what is missing, through apt, saying what and why.
 #
-#   tools/setup.sh GROUP...     groups: build test check clang macos fuzz windows windows-test cross cross-test release sign
+#   tools/setup.sh GROUP...     groups: build test check clang macos fuzz windows windows-test cross cross-test release sign site
 #   tools/setup.sh --list GROUP...   prints the missing packages, installs nothing
 #
 # Touches system packages only (for windows-test on aarch64 hosts also dpkg's foreign architecture amd64). Where there is no apt, or
@@ -118,6 +118,7 @@ group_release() {
     need perl "configures OpenSSL"
     need make "builds OpenSSL" make
 }
+group_site() { need mkdocs "makes the site of the documents" mkdocs; }
 group_sign() {
     need osslsigncode "signs Windows programs" osslsigncode
     need openssl "makes the certificate of the tests" openssl

@@ -26,6 +26,11 @@ static int open_tower(struct session *s, struct err *err) {
     TRY(vision_check(&s->checkpoint.config, s->backend, err));
     TRY(backend_open(s->backend->device, &options, &s->vision_backend, err));
     TRY(vision_open(&s->checkpoint, &store, s->vision_backend, s->model.spec.hidden, &s->vision, err));
+    if (vision_reserve(s->vision, err)) {
+        vision_close(s->vision);
+        s->vision = NULL;
+        return err_prefix(err, "no memory for pictures: the model takes text alone");
+    }
     struct vision_facts facts = vision_facts(s->vision);
     s->model.n_given = facts.n_sets;
     s->model.sees_in_windows = facts.sees_in_windows;

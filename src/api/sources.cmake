@@ -10,6 +10,7 @@ set(API_SOURCES
   src/api/pictures.c
   src/api/placement.c
   src/api/preflight.c
+  src/api/remote.c
   src/api/sampling.c
   src/api/service.c
   src/api/service_prompt.c

@@ -209,3 +209,7 @@ uint64_t synth_bytes(const struct synth *s) {
 struct tensor_store synth_store(struct synth *s) {
     return (struct tensor_store){.find = store_find, .read = store_read, .format = store_format, .user = s};
 }
+
+const char *synth_shape_name(int i) {
+    return i < model_n_shapes ? model_shapes[i].name : NULL;
+}

@@ -23,5 +23,6 @@ int synth_create(struct arena *a, const struct synth_args *args, struct synth **
 const struct config *synth_config(const struct synth *s);
 struct tensor_store synth_store(struct synth *s);
 uint64_t synth_bytes(const struct synth *s); /* of all tensors */
+const char *synth_shape_name(int i);         /* the names that `shape` may have, one after the other; NULL behind the last */
 
 #endif

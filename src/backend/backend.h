@@ -183,6 +183,8 @@ struct step_key {
     bool adapts;      /* some rows have adapters */
     bool gives;       /* some rows are given by the host */
     bool has_places;  /* some rows have places of their own */
+    bool sees;        /* some rows see others behind them: step.until is there */
+    bool has_spans;   /* step.spans are there */
     int32_t part;     /* of a step that is cut into several lists: which of them, from 1 on; 0: the list is the whole step */
     bool same_step;   /* a part whose step this backend has had in an earlier part: its block is there */
     bool no_choice;   /* a part in which no tokens are chosen */
@@ -263,6 +265,7 @@ struct backend {
     enum precision precision;
     int32_t kv_bits;            /* 8 or 4: of a cached number, beside a scale of four bytes for each vector; 0: kv_number_bytes tells */
     int32_t rows_max;           /* rows that a step may have; 0: any number */
+    int32_t tower_rows_max;     /* the same of a step without wide products, as towers have them */
     double row_first, row_more; /* a step with n > 1 rows takes 1 + row_first + row_more * (n - 1) steps of one; 0: not for drafts */
     bool mixes_rows;            /* one step may have both rows with logits and rows with hidden states */
     bool adapts;                /* it has the op ADAPT */

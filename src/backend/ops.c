@@ -10,22 +10,8 @@ static const char *const kind_names[N_OP_KINDS] = {
 };
 
 static const char *const act_names[N_ACT_KINDS] = {
-    [ACT_NONE] = "none",
-    [ACT_SILU] = "silu",
-    [ACT_GELU] = "gelu",
-    [ACT_GELU_TANH] = "gelu_tanh",
-    [ACT_RELU] = "relu",
-    [ACT_RELU2] = "relu2",
-    [ACT_SIGMOID] = "sigmoid",
-    [ACT_TANH] = "tanh",
-    [ACT_SOFTPLUS] = "softplus",
-    [ACT_SOFTCAP] = "softcap",
-    [ACT_XIELU] = "xielu",
-    [ACT_EXP] = "exp",
-    [ACT_NEG_EXP] = "neg_exp",
-    [ACT_CLAMP] = "clamp",
-    [ACT_CLAMPED_SWIGLU] = "clamped_swiglu",
-    [ACT_LIMITED_SWIGLU] = "limited_swiglu",
+#define ACT(name, word) [ACT_##name] = word,
+#include "backend/kinds.def"
 };
 
 const char *op_name(enum op_kind kind) {

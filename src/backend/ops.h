@@ -12,6 +12,7 @@
 #ifndef MLXCEL_BACKEND_OPS_H
 #define MLXCEL_BACKEND_OPS_H
 
+#include "backend/kinds.h"
 #include "tensor/tensor.h"
 
 struct weight;
@@ -21,26 +22,6 @@ enum op_kind {
 #include "backend/ops.def"
 #undef OP
     N_OP_KINDS
-};
-
-enum act_kind {
-    ACT_NONE,
-    ACT_SILU,
-    ACT_GELU, /* exact, by erf */
-    ACT_GELU_TANH,
-    ACT_RELU,
-    ACT_RELU2, /* relu squared */
-    ACT_SIGMOID,
-    ACT_TANH,
-    ACT_SOFTPLUS,
-    ACT_SOFTCAP, /* p[0] * tanh(x / p[0]) */
-    ACT_XIELU,   /* p = alpha_p, alpha_n, beta, eps */
-    ACT_EXP,
-    ACT_NEG_EXP,        /* -exp(x) */
-    ACT_CLAMP,          /* to [-p[0], p[0]] */
-    ACT_CLAMPED_SWIGLU, /* GLU only: gate min(limit), up clamp(limit): (up + 1) * gate * sigmoid(alpha * gate); p = alpha, limit */
-    ACT_LIMITED_SWIGLU, /* GLU only: min(silu(gate), limit) * up clamp(limit), p = limit, 0; with p[1] 1 the gate has its limit before silu */
-    N_ACT_KINDS
 };
 
 enum { ACT_PARAMS = 4 };
@@ -95,14 +76,6 @@ struct adapt_args {
     int32_t of_wanted;         /* 1: rows are those that are wanted */
 };
 
-enum norm_kind { NORM_RMS, NORM_LAYER, NORM_CUT /* max(0, x - mean - cut * standard deviation), nothing else */ };
-enum norm_gate {
-    GATE_NONE,
-    GATE_AFTER /* norm(x) * act(gate) */,
-    GATE_BEFORE /* norm(x * act(gate)) */,
-    GATE_MATCH /* x * rms(gate) / sqrt(max(mean square of x, eps)), per head */
-};
-
 struct norm_args {
     const struct weight *weight; /* [width] or, with per_head, [heads * width]; NULL: none */
     const struct weight *bias;
@@ -130,8 +103,6 @@ struct vec_args {
     const struct weight *mul; /* [width] or [1]; NULL: 1 */
     const struct weight *add; /* NULL: 0 */
 };
-
-enum rope_kind { ROPE_NONE, ROPE_HALF /* pairs (i, i + n/2) */, ROPE_PAIR /* pairs (2i, 2i + 1) */ };
 
 struct rope_args {
     const struct weight *inv_freq; /* [n_rotated / 2]; NULL: the step's own table of the sequence (dynamic scaling) */
@@ -189,8 +160,6 @@ struct pick_args {
     struct kv_ref kv; /* keys, one head */
     int32_t k;
 };
-
-enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SOFTMAX_AFTER /* top-k first, softmax over the chosen */, ROUTE_SPARSEMIXER };
 
 struct route_args {
     const struct weight *bias;         /* added for the choice only; NULL: none */

@@ -30,13 +30,13 @@ set(BACKEND_SOURCES
   src/backend/cuda/select.c
   src/backend/cuda/context/choose.c
   src/backend/cuda/context/context.c
+  src/backend/cuda/context/given.c
   src/backend/cuda/context/kv.c
   src/backend/cuda/context/memory.c
   src/backend/cuda/context/part.c
   src/backend/cuda/context/step.c
   src/backend/cuda/context/weight.c
   src/backend/cuda/decode/attention.c
-  src/backend/cuda/decode/decode.c
   src/backend/cuda/decode/experts.c
   src/backend/cuda/decode/graph.c
   src/backend/cuda/decode/instr.c
@@ -58,8 +58,9 @@ set(BACKEND_SOURCES
   src/backend/cuda/lower/lower_gemm.c
   src/backend/cuda/lower/lower_linear.c
   src/backend/cuda/lower/lower_mix.c
+  src/backend/cuda/lower/lower_rows.c
   src/backend/cuda/lower/pattern.c
-  src/backend/cuda/lower/widen.c
+  src/backend/cuda/lower/split_wide.c
   src/backend/cpu/cpu.c
   src/backend/cpu/cpu_adapt.c
   src/backend/cpu/cpu_device.c

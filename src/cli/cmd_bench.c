@@ -2,13 +2,14 @@
 #include "tools/bench.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "cli/bench_plot.h"
 #include "cli/progress.h"
 #include "cli/session_args.h"
 #include "os/os.h"
 
 #include <stdio.h>
 
-enum { VERIFY_TOKENS = 32 };
+enum { VERIFY_TOKENS = 32, MAX_BARS = 64 };
 
 struct report {
     struct sb out;
@@ -16,6 +17,7 @@ struct report {
     int format;       /* table, json, csv, md */
     double bandwidth; /* of this machine, bytes per second */
     int32_t n_rows;
+    struct bench_bar bars[MAX_BARS]; /* the first rows, for --plot */
 };
 
 static void case_name(const struct bench_case *c, char out[48]) {
@@ -103,6 +105,11 @@ static int run_case(struct session *s, struct report *r, struct bench_case c, co
     progress_end(&bar);
     TRY(code);
     put[r->format](r, &result);
+    if (r->n_rows < MAX_BARS) {
+        struct bench_bar *bar_of = &r->bars[r->n_rows];
+        *bar_of = (struct bench_bar){.is_prompt = c.n_prompt > 0, .rate = result.median_rate, .spread = result.spread};
+        memcpy(bar_of->name, name, sizeof name);
+    }
     r->n_rows++;
     if (r->format == 1) return ERR_OK; /* one JSON array, written at the end */
     code = cli_write(&r->out, err);
@@ -194,12 +201,23 @@ static int measure_tower(const struct args *args, const struct session_options *
     return code;
 }
 
+static int save_plot(const char *path, const struct report *r, struct err *err) {
+    struct sb out = {0};
+    if (r->n_rows > MAX_BARS) log_warn("--plot: the first %d of %d results are in the picture", MAX_BARS, (int)r->n_rows);
+    bench_plot(r->model, r->bars, r->n_rows < MAX_BARS ? (size_t)r->n_rows : MAX_BARS, &out);
+    int code = os_file_save(path, sb_str(&out), err);
+    sb_free(&out);
+    return code;
+}
+
 int cmd_bench(const struct args *args, struct err *err) {
     struct session_options o;
     struct session *s;
     int64_t prompt = largest(args, OPT_BENCH_PROMPT), gen = largest(args, OPT_BENCH_GEN), most = prompt > gen ? prompt : gen;
     if (most == 0 && !args_flag(args, OPT_BENCH_VERIFY)) return err_set(err, ERR_EARG, "-p 0 and -n 0: there is nothing to measure");
     TRY(session_args(args, &o, err));
+    if (args_given(args, OPT_BENCH_IMAGE) && args_given(args, OPT_BENCH_PLOT))
+        return err_set(err, ERR_EARG, "--plot shows tokens a second, which --image does not measure");
     if (args_given(args, OPT_BENCH_IMAGE)) return measure_tower(args, &o, err);
     o.n_seqs = (int32_t)largest(args, OPT_BENCH_BATCH);
     bool replays = args_given(args, OPT_BENCH_REPLAY);
@@ -217,6 +235,7 @@ int cmd_bench(const struct args *args, struct err *err) {
         sb_puts(&r.out, r.n_rows ? "\n]\n" : "[]\n");
         code = cli_write(&r.out, err);
     }
+    if (!code && args_given(args, OPT_BENCH_PLOT)) code = save_plot(args_cstr(args, OPT_BENCH_PLOT), &r, err);
     session_close(s);
     if (!code && args_flag(args, OPT_BENCH_VERIFY)) code = verify(&o, err);
     sb_free(&r.out);

@@ -18,7 +18,7 @@ int cmd_help(const struct args *args, struct err *err) {
 int cmd_completions(const struct args *args, struct err *err) {
     struct sb out = {0};
     if (!complete_script(&out, args->operands[0]))
-        return err_set(err, ERR_EARG, "no completions for '%.*s'; there are bash, zsh and fish", STR_ARG(args->operands[0]));
+        return err_set(err, ERR_EARG, "no completions for '%.*s'; there are bash, zsh, fish and powershell", STR_ARG(args->operands[0]));
     int code = cli_write(&out, err);
     sb_free(&out);
     return code;

@@ -1,4 +1,4 @@
-/* mlxcel list, show, rm, prune, import: the store by hand. */
+/* mlxcel list, show, rm, prune, import, cp: the store by hand. */
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/interrupt.h"
@@ -280,23 +280,43 @@ int cmd_prune(const struct args *args, struct err *err) {
     return ERR_OK;
 }
 
-/* ---- import ------------------------------------------------------------------------------------------------------------- */
+/* ---- import, cp --------------------------------------------------------------------------------------------------------- */
 
-int cmd_import(const struct args *args, struct err *err) {
-    const char *dir;
+/* A folder into the store under the name that the second operand has. */
+static int take_in(const struct args *args, const char *dir, const char *from, const char *done, struct err *err) {
     struct repo_name repo;
     struct sb out = {0};
     struct progress bar = {0};
     struct watch watch = {.step = show_progress, .user = &bar};
-    struct import_request q = {.from = os_path(args->arena, args->operands[0]), .repo = &repo, .watch = &watch};
-    TRY(models_dir_of(args, &dir, err));
+    struct import_request q = {.from = from, .repo = &repo, .watch = &watch};
     TRY(repo_name_parse(args->operands[1], args_str(args, OPT_DEFAULT_ORG), &repo, err));
     interrupt_begin();
     int code = store_import(args->arena, dir, &q, err);
     interrupt_end();
     progress_end(&bar);
     TRY(code);
-    log_info("imported %s", repo.id);
+    log_info("%s %s", done, repo.id);
     sb_fmt(&out, "%s\n", store_model_path(args->arena, dir, &repo));
     return finish(&out, err);
+}
+
+int cmd_import(const struct args *args, struct err *err) {
+    const char *dir;
+    TRY(models_dir_of(args, &dir, err));
+    return take_in(args, dir, os_path(args->arena, args->operands[0]), "imported", err);
+}
+
+int cmd_cp(const struct args *args, struct err *err) {
+    const char *dir, *from;
+    struct repo_name repo;
+    struct os_stat st;
+    TRY(models_dir_of(args, &dir, err));
+    TRY(stored_name(args, args->operands[0], &repo, err));
+    from = store_model_path(args->arena, dir, &repo);
+    if (os_stat(from, &st, NULL)) return err_set(err, ERR_ENOTFOUND, "the store has no model %s (%s)", repo.id, dir);
+    struct store_variant *ggufs;
+    if (store_variants(args->arena, from, &ggufs))
+        return err_set(err, ERR_EUNSUPPORTED, "%s is GGUF files, which need no store: copy %s, and -m takes the copy", repo.id,
+                       ggufs[0].path);
+    return take_in(args, dir, from, "copied to", err);
 }

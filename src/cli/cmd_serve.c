@@ -58,6 +58,7 @@ static int server_args(const struct args *args, struct server_options *o, struct
                                  .verbose = str_is(args_str(args, OPT_LOG_LEVEL), "debug"),
                                  .no_page = !args_flag(args, OPT_UI),
                                  .slot_dir = args_cstr(args, OPT_SLOT_SAVE_PATH),
+                                 .fetches_pictures = args_flag(args, OPT_REMOTE_IMAGES),
                                  .no_slots = !args_flag(args, OPT_SLOTS)};
     if (!o->cert_path != !o->key_path) return err_set(err, ERR_EARG, "--ssl-cert-file and --ssl-key-file belong together");
     TRY(read_keys(args, &keys, err));

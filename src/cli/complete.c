@@ -1,5 +1,6 @@
-/* Completion scripts for bash, zsh and fish, written from the tables. Values complete to the row's choices, else to
- * file names. */
+/* Completion scripts for bash, zsh, fish and PowerShell, written from the tables. Values complete to the row's choices, to the models of the store where the table
+ * calls them MODEL, to the shapes where it calls them SHAPE, else to file names. */
+#include "api/synth.h"
 #include "cli/args.h"
 
 #include <stdio.h>
@@ -33,6 +34,30 @@ static void put_flag_words(struct sb *out, int command) {
     }
 }
 
+static bool is_called(const char *text, const char *name) {
+    return text && strcmp(text, name) == 0;
+}
+
+static bool takes_model(const struct opt *o) {
+    return is_called(o->value, "MODEL");
+}
+
+/* Whether its first operand is a model: "[MODEL]...", "MODEL OWNER/NAME", "OWNER/NAME". */
+static bool is_of_model(const struct cmd *c) {
+    struct str operands = c->operands ? str_of(c->operands) : STR("");
+    if (operands.n && operands.p[0] == '[') operands = str_from(operands, 1);
+    return str_starts(operands, STR("MODEL")) || str_starts(operands, STR("OWNER/NAME"));
+}
+
+/* The words that an option's value is one of; false: they are not known here. */
+static bool put_values(struct sb *out, const struct opt *o) {
+    if (o->choices) put_choices(out, o->choices);
+    else if (is_called(o->value, "SHAPE"))
+        for (int i = 0; synth_shape_name(i); i++) sb_fmt(out, "%s%s", i ? " " : "", synth_shape_name(i));
+    else return false;
+    return true;
+}
+
 /* Operands such as bash|zsh|fish, and the commands that help explains, complete to their words; false: there are none. */
 static bool put_operands(struct sb *out, int command) {
     const char *operands = cli_commands[command].operands;
@@ -46,12 +71,14 @@ static bool put_operands(struct sb *out, int command) {
 static void bash_choices(struct sb *out, int command) {
     for (int i = 0; i < N_OPTIONS; i++) {
         const struct opt *o = &cli_options[i];
-        if (!opt_is_flag(o, (enum cmd_id)command) || !o->choices) continue;
+        struct sb values = {0};
+        if (!opt_is_flag(o, (enum cmd_id)command) || !(takes_model(o) || put_values(&values, o))) continue;
         sb_fmt(out, "    %s:--%s", cli_commands[command].name, o->name);
         if (o->letter) sb_fmt(out, "|%s:-%c", cli_commands[command].name, o->letter);
-        sb_puts(out, ") COMPREPLY=($(compgen -W '");
-        put_choices(out, o->choices);
-        sb_puts(out, "' -- \"$cur\")); return ;;\n");
+        if (takes_model(o))
+            sb_puts(out, ") words=$(mlxcel list --quiet 2>/dev/null); COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")); return ;;\n");
+        else sb_fmt(out, ") COMPREPLY=($(compgen -W '%s' -- \"$cur\")); return ;;\n", values.p);
+        sb_free(&values);
     }
 }
 
@@ -79,8 +106,10 @@ static void bash_script(struct sb *out) {
         put_operands(out, c);
         sb_puts(out, "' ;;\n");
     }
-    sb_puts(out, "  esac\n  case $command:$prev in *:-m|*:--model) words=$(mlxcel list --quiet 2>/dev/null) ;; esac\n"
-                 "  case $command in run|serve|show|rm|inspect|stop) words=\"$words $(mlxcel list --quiet 2>/dev/null)\" ;; esac\n"
+    sb_puts(out, "  esac\n  case $command in ");
+    for (int c = 0, n = 0; c < N_COMMANDS; c++)
+        if (is_of_model(&cli_commands[c])) sb_fmt(out, "%s%s", n++ ? "|" : "", cli_commands[c].name);
+    sb_puts(out, ") words=\"$words $(mlxcel list --quiet 2>/dev/null)\" ;; esac\n"
                  "  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _mlxcel mlxcel mlxcel-server\n");
 }
 
@@ -93,13 +122,11 @@ static void zsh_form(struct sb *out, const struct opt *o, const char *form) {
     sb_fmt(out, " '%s[", form);
     put_plain(out, o->help);
     sb_putc(out, ']');
-    if (o->choices) {
-        sb_puts(out, ":value:(");
-        put_choices(out, o->choices);
-        sb_putc(out, ')');
-    } else if (o->type != ARG_FLAG) {
-        sb_puts(out, ":value:_files");
-    }
+    struct sb values = {0};
+    if (put_values(&values, o)) sb_fmt(out, ":value:(%s)", values.p);
+    else if (takes_model(o)) sb_puts(out, ":model:_mlxcel_models");
+    else if (o->type != ARG_FLAG) sb_puts(out, ":value:_files");
+    sb_free(&values);
     sb_putc(out, '\'');
 }
 
@@ -115,8 +142,10 @@ static void zsh_option(struct sb *out, const struct opt *o) {
 /* The last lines serve both ways of loading it: as the function of a file in fpath, which must complete when it is first called, and read
  * by the shell itself. */
 static void zsh_script(struct sb *out) {
-    sb_puts(out, "#compdef mlxcel mlxcel-server\n_mlxcel() {\n  if [[ ${words[1]:t} == mlxcel-server* ]]; then\n"
-                 "    words=(mlxcel serve $words[2,-1]); (( CURRENT++ ))\n  fi\n  if (( CURRENT == 2 )); then\n    local -a names=(");
+    sb_puts(
+        out,
+        "#compdef mlxcel mlxcel-server\n_mlxcel_models() {\n  local -a names=(${(f)\"$(mlxcel list --quiet 2>/dev/null)\"})\n  compadd -a names\n  _files\n}\n_mlxcel() {\n  if [[ ${words[1]:t} == mlxcel-server* ]]; then\n"
+        "    words=(mlxcel serve $words[2,-1]); (( CURRENT++ ))\n  fi\n  if (( CURRENT == 2 )); then\n    local -a names=(");
     for (int c = 0; c < N_COMMANDS; c++) {
         sb_fmt(out, " '%s:", cli_commands[c].name);
         put_plain(out, cli_commands[c].summary);
@@ -132,6 +161,7 @@ static void zsh_script(struct sb *out) {
         for (int i = 0; i < N_OPTIONS; i++)
             if (opt_is_flag(&cli_options[i], (enum cmd_id)c)) zsh_option(out, &cli_options[i]);
         if (put_operands(&operands, c)) sb_fmt(out, " '1:word:(%s)'", operands.p);
+        else if (is_of_model(&cli_commands[c])) sb_puts(out, " '*:model:_mlxcel_models'");
         else if (cli_commands[c].max_operands) sb_puts(out, " '*:argument:_files'");
         sb_puts(out, " ;;\n");
         sb_free(&operands);
@@ -144,13 +174,11 @@ static void zsh_script(struct sb *out) {
 static void fish_option(struct sb *out, const char *program, const char *when, const struct opt *o) {
     sb_fmt(out, "complete -c %s%s -l %s", program, when, o->name);
     if (o->letter) sb_fmt(out, " -s %c", o->letter);
-    if (o->choices) {
-        sb_puts(out, " -x -a '");
-        put_choices(out, o->choices);
-        sb_putc(out, '\'');
-    } else if (o->type != ARG_FLAG) {
-        sb_puts(out, " -r");
-    }
+    struct sb values = {0};
+    if (put_values(&values, o)) sb_fmt(out, " -x -a '%s'", values.p);
+    else if (takes_model(o)) sb_puts(out, " -r -a '(mlxcel list --quiet 2>/dev/null)'");
+    else if (o->type != ARG_FLAG) sb_puts(out, " -r");
+    sb_free(&values);
     sb_puts(out, " -d '");
     put_plain(out, o->help);
     sb_puts(out, "'\n");
@@ -165,6 +193,7 @@ static void fish_command(struct sb *out, int c) {
     put_words_of(&when, &cli_commands[c], " ");
     sb_putc(&when, '\'');
     if (put_operands(&operands, c)) sb_fmt(out, "complete -c mlxcel -f%s -a '%s'\n", when.p, operands.p);
+    else if (is_of_model(&cli_commands[c])) sb_fmt(out, "complete -c mlxcel%s -a '(mlxcel list --quiet 2>/dev/null)'\n", when.p);
     for (int i = 0; i < N_OPTIONS; i++)
         if (opt_is_flag(&cli_options[i], (enum cmd_id)c)) fish_option(out, "mlxcel", when.p, &cli_options[i]);
     sb_free(&when);
@@ -178,11 +207,64 @@ static void fish_script(struct sb *out) {
         if (opt_is_flag(&cli_options[i], CMD_SERVE)) fish_option(out, "mlxcel-server", "", &cli_options[i]);
 }
 
+/* What may follow an option, by command and option; *models* stands for the models of the store. */
+static void powershell_values(struct sb *out, int c) {
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const struct opt *o = &cli_options[i];
+        struct sb values = {0};
+        if (opt_is_flag(o, (enum cmd_id)c) && (put_values(&values, o) || takes_model(o))) {
+            const char *words = takes_model(o) ? "*models*" : values.p;
+            sb_fmt(out, "    '%s --%s' = '%s'\n", cli_commands[c].name, o->name, words);
+            if (o->letter) sb_fmt(out, "    '%s -%c' = '%s'\n", cli_commands[c].name, o->letter, words);
+        }
+        sb_free(&values);
+    }
+}
+
+static void powershell_tables(struct sb *out) {
+    sb_puts(out, "  $flags = @{\n");
+    for (int c = 0; c < N_COMMANDS; c++) {
+        sb_fmt(out, "    '%s' = '", cli_commands[c].name);
+        put_flag_words(out, c);
+        sb_putc(out, ' ');
+        if (!put_operands(out, c) && is_of_model(&cli_commands[c])) sb_puts(out, "*models*");
+        sb_puts(out, "'\n");
+    }
+    sb_puts(out, "  }\n  $values = @{\n");
+    for (int c = 0; c < N_COMMANDS; c++) powershell_values(out, c);
+    sb_puts(out, "  }\n  $same = @{\n");
+    for (int c = 0; c < N_COMMANDS; c++) {
+        struct str rest = cli_commands[c].aliases ? str_of(cli_commands[c].aliases) : (struct str){0}, piece;
+        while (str_split_next(&rest, ',', &piece)) sb_fmt(out, "    '%.*s' = '%s'\n", STR_ARG(piece), cli_commands[c].name);
+    }
+    sb_puts(out, "  }\n");
+}
+
+static void powershell_script(struct sb *out) {
+    sb_puts(out,
+            "# PowerShell completion for mlxcel\nRegister-ArgumentCompleter -Native -CommandName mlxcel, mlxcel-server -ScriptBlock {\n"
+            "  param($word, $line, $cursor)\n");
+    powershell_tables(out);
+    sb_puts(
+        out,
+        "  $said = @($line.CommandElements | ForEach-Object { $_.ToString() })\n"
+        "  if ((Split-Path -Leaf $said[0]) -like 'mlxcel-server*') { $said = @('mlxcel', 'serve') + @($said | Select-Object -Skip 1) }\n"
+        "  if ($word -ne '') { $said = @($said | Select-Object -SkipLast 1) }\n"
+        "  $name = if ($said.Count -gt 1) { $said[1] } else { '' }\n"
+        "  if ($same.ContainsKey($name)) { $name = $same[$name] }\n"
+        "  $key = \"$name $($said[-1])\"\n"
+        "  $words = if ($name -eq '') { @($flags.Keys) + '--help', '--version' } elseif ($values.ContainsKey($key)) { $values[$key].Split(' ') } "
+        "else { \"$($flags[$name])\".Split(' ') }\n"
+        "  if ($words -contains '*models*') { $words = @($words | Where-Object { $_ -ne '*models*' }) + @(mlxcel list --quiet 2>$null) }\n"
+        "  $words | Where-Object { $_ -and $_.StartsWith($word) } | Sort-Object -Unique | ForEach-Object {\n"
+        "    [System.Management.Automation.CompletionResult]::new($_, $_, 'ParameterValue', $_)\n  }\n}\n");
+}
+
 bool complete_script(struct sb *out, struct str shell) {
     static const struct {
         const char *name;
         void (*write)(struct sb *out);
-    } shells[] = {{"bash", bash_script}, {"zsh", zsh_script}, {"fish", fish_script}};
+    } shells[] = {{"bash", bash_script}, {"zsh", zsh_script}, {"fish", fish_script}, {"powershell", powershell_script}};
     for (size_t i = 0; i < sizeof shells / sizeof *shells; i++)
         if (str_is(shell, shells[i].name)) {
             shells[i].write(out);

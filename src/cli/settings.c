@@ -105,6 +105,35 @@ static int check_models(struct settings *c, const struct toml *models, struct er
     return ERR_OK;
 }
 
+/* The command whose table it is; -1: none. */
+static int command_of(const struct toml *v) {
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (v->kind == TOML_TABLE && str_is(v->key, cli_commands[i].name)) return i;
+    return -1;
+}
+
+/* What stands at the top is for every command that has it; a name that none has is a mistake. A file that was written for serve has options of serve alone. */
+static bool is_for_others(const struct args *args, const struct toml *v) {
+    struct err ignored = {0};
+    int id;
+    bool is_servers = args->command == CMD_SERVE && args->values[OPT_CONFIG].source > ARG_FROM_DEFAULT;
+    if (is_servers || args_find(args->command, v->key, &id, &ignored) == ERR_OK) return false;
+    for (int c = 0; c < N_COMMANDS; c++)
+        if (args_find((enum cmd_id)c, v->key, &id, &ignored) == ERR_OK) return true;
+    return false;
+}
+
+/* The table of another command is looked through for names that it does not have. */
+static int apply_table(struct args *args, const struct settings *c, int command, const struct toml *table, struct err *err) {
+    for (const struct toml *v = table->first; v; v = v->next) {
+        struct args its = {.arena = args->arena, .command = (enum cmd_id)command};
+        int id;
+        TRY(find_option(&its, c, v, &id, err));
+        if (its.command == args->command) TRY(set_option(args, c, id, v, err));
+    }
+    return ERR_OK;
+}
+
 static int apply_top(struct args *args, struct settings *c, const struct toml *root, struct err *err) {
     for (const struct toml *v = root->first; v; v = v->next) {
         int id;
@@ -112,12 +141,26 @@ static int apply_top(struct args *args, struct settings *c, const struct toml *r
             TRY(check_models(c, v, err));
             continue;
         }
+        if (command_of(v) >= 0) continue;
         if (v->kind == TOML_TABLE)
-            return fail_at(c, v, err, "is a table that means nothing here; those of models are called [models.NAME]");
+            return fail_at(
+                c, v, err,
+                "is a table that means nothing here; those of models are called [models.NAME], those of commands by the command");
+        if (is_for_others(args, v)) continue;
         TRY(find_option(args, c, v, &id, err));
         TRY(set_option(args, c, id, v, err));
     }
+    for (const struct toml *v = root->first; v; v = v->next)
+        if (command_of(v) >= 0) TRY(apply_table(args, c, command_of(v), v, err));
     return ERR_OK;
+}
+
+void settings_find(struct args *args) {
+    struct arg_value *v = &args->values[OPT_CONFIG];
+    struct os_stat st;
+    if (v->source != ARG_UNSET || !os_config_root()) return;
+    struct str path = str_fmt(args->arena, "%s/mlxcel/config.toml", os_config_root());
+    if (os_stat(path.p, &st, NULL) == ERR_OK) *v = (struct arg_value){.s = path, .source = ARG_FROM_DEFAULT};
 }
 
 int settings_read(struct args *args, struct settings *out, struct err *err) {

@@ -1,7 +1,8 @@
-/* The file of --config: options by their long names in TOML. At its top they hold for the server and all of its models; a table [models.NAME] names a model
- * (its key `model` is what --model takes; without it, NAME is) and holds what is otherwise for it alone.
+/* The file of --config, or the user's own: options by their long names in TOML. At its top they hold for every command that has them, a table [COMMAND] is for one
+ * command. For serve, the top and its own table are for the server and all of its models; a table [models.NAME] names a model (its key `model` is what --model
+ * takes; without it, NAME is) and holds what is otherwise for it alone.
  *
- * What is typed wins over the environment, that over a model's table, that over the top of the file.
+ * What is typed wins over the environment, that over a model's table, that over the command's table, that over the top of the file.
  */
 #ifndef MLXCEL_CLI_SETTINGS_H
 #define MLXCEL_CLI_SETTINGS_H
@@ -14,6 +15,8 @@ struct settings {
     const struct toml *models; /* its tables of models; NULL: none */
 };
 
+/* Where --config was not given: mlxcel/config.toml in the user's configuration folder, if it is there. */
+void settings_find(struct args *args);
 /* Reads the file that --config names, where it does, and fills those of args that nobody gave otherwise. Everything that is wrong is
  * ERR_EARG with "FILE:LINE: ". */
 int settings_read(struct args *args, struct settings *out, struct err *err);

@@ -2,6 +2,7 @@
 set(CLI_SOURCES
   src/cli/answer.c
   src/cli/args.c
+  src/cli/bench_plot.c
   src/cli/chat.c
   src/cli/chat_commands.c
   src/cli/cmd_arch.c
@@ -22,6 +23,7 @@ set(CLI_SOURCES
   src/cli/cmd_models.c
   src/cli/cmd_rerank.c
   src/cli/cmd_run.c
+  src/cli/cmd_search.c
   src/cli/cmd_serve.c
   src/cli/serve_check.c
   src/cli/serve_models.c

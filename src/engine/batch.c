@@ -153,5 +153,6 @@ struct step_key batch_seal(struct batch *b) {
                              .chooses = b->chooses,
                              .adapts = b->adapts,
                              .gives = b->gives,
-                             .has_places = b->has_places};
+                             .has_places = b->has_places,
+                             .sees = b->sees};
 }

@@ -79,6 +79,13 @@ void bound_mask(struct job *j, uint32_t *bits) {
         for (size_t i = 0; i < n_words; i++) bits[i] |= j->engine->space_bits[i];
 }
 
+bool bound_masks_alike(const struct job *a, const struct job *b) {
+    const struct job_bound *x = &a->bound, *y = &b->bound;
+    if (bound_is_forced(a) || bound_is_forced(b)) return false; /* each has tokens of its own */
+    return x->constraint == y->constraint && x->match.state == y->match.state && x->match.has_ended == y->match.has_ended &&
+           x->thinking == y->thinking && x->may_space == y->may_space && a->spec.ignore_eos == b->spec.ignore_eos;
+}
+
 /* ---- tokens ----------------------------------------------------------------------------------------------------------- */
 
 /* Adds text to what was written last and looks for the trigger there. *out: the trigger and what follows it. */

@@ -153,12 +153,25 @@ static unsigned work_of(const struct sampler_params *p) {
     return work;
 }
 
-/* Masks for rows that the device chooses from and whose job is bound; e->choosing has them in order. */
+/* The mask of a bound job: one that another row has already, or the next. */
+static int32_t mask_of(const struct engine *e, int32_t n_masks, const struct job *j) {
+    int32_t i = 0;
+    while (i < n_masks && !bound_masks_alike(e->choosing[i]->job, j)) i++;
+    return i;
+}
+
+/* Masks for rows that the device chooses from and whose job is bound. Requests with the same grammar are often in the same state: their mask is made and sent
+ * once. e->choosing has a row for each mask. */
 static int prepare_masks(struct engine *e, struct flight *f, struct err *err) {
     struct step *s = &e->runner.batch.step;
     s->n_masks = 0;
-    for (int32_t i = 0; i < f->n; i++)
-        if (f->rows[i].chooses && f->rows[i].on_device && bound_holds(f->rows[i].job)) e->choosing[s->n_masks++] = &f->rows[i];
+    for (int32_t i = 0; i < f->n; i++) {
+        struct flight_row *r = &f->rows[i];
+        r->i_mask = -1;
+        if (!r->chooses || !r->on_device || !bound_holds(r->job)) continue;
+        r->i_mask = mask_of(e, s->n_masks, r->job);
+        if (r->i_mask == s->n_masks) e->choosing[s->n_masks++] = r;
+    }
     if (s->n_masks == 0) return ERR_OK;
     TRY(use_device_room(e, err));
     make_all_masks(e, s->n_masks);
@@ -183,9 +196,9 @@ int choose_prepare(struct engine *e, struct flight *f, struct err *err) {
             TRY(fill_choice(e, r->job, r->at + k, &b->step.choices[r->i_choice + k], err));
         if (r->n_drafts && !r->on_device) choose_end(e, r->job); /* the device's tables do not see what the host chooses */
     }
-    for (int32_t i = 0; i < b->step.n_masks; i++) {
-        const struct flight_row *r = e->choosing[i];
-        b->step.choices[r->i_choice].mask = i;
+    for (int32_t i = 0; i < f->n; i++) {
+        const struct flight_row *r = &f->rows[i];
+        if (r->i_mask >= 0) b->step.choices[r->i_choice].mask = r->i_mask;
     }
     return ERR_OK;
 }

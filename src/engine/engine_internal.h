@@ -19,7 +19,7 @@ struct token_list {
 };
 
 /* Events that wait to be taken. */
-struct box {
+struct mailbox {
     struct output_pieces pieces;
     struct token_list tokens, scores;
     int32_t *reads; /* how much of the prompt was read, step by step */
@@ -108,13 +108,13 @@ struct job {
     size_t n_saved;
     uint64_t begun_ns, first_ns, last_ns; /* when it first ran; its first and its last token */
     /* under the engine's lock */
-    struct box boxes[2];
-    int32_t i_box; /* the one that is written */
+    struct mailbox mailboxes[2];
+    int32_t i_mailbox; /* the one that is written */
     enum job_finish finish;
     struct err err;
     struct job_usage usage;
     size_t n_pending; /* tokens since the last take */
-    bool is_full;     /* its box was full */
+    bool is_full;     /* its mailbox was full */
     bool is_ready;    /* it is in engine.ready */
     bool is_ordered;  /* it is in engine.orders */
     bool wants_cancel;
@@ -133,6 +133,7 @@ struct flight_row {
     bool chooses, on_device;    /* a token is chosen from the last row before the draft, then from those of it; by the device */
     bool is_open;               /* a token is to be chosen now */
     int32_t i_choice;           /* among the logits: the row that it is chosen from */
+    int32_t i_mask;             /* among the step's masks; -1: every token may be chosen */
     int32_t at;                 /* the token's place in the sequence */
     int32_t token;              /* the token, when it is known; -1: none could be chosen */
 };
@@ -216,7 +217,7 @@ bool job_thinks_too_long(const struct job *j);
 bool job_nears_close(const struct job *j);
 
 /* ---- events.c ---- */
-/* A chosen token through the output chain into the box. True: its text ended the answer, by a stop string or by a call that was the last. */
+/* A chosen token through the output chain into the mailbox. True: its text ended the answer, by a stop string or by a call that was the last. */
 bool job_put_token(struct job *j, int32_t token, bool is_eos);
 /* Log-probabilities of a token of the prompt. */
 void job_put_score(struct job *j, int32_t token, const struct sampler_result *r);
@@ -302,6 +303,8 @@ void bound_free(struct job *j);
 bool bound_holds(const struct job *j);
 /* Writes the mask of the next token. */
 void bound_mask(struct job *j, uint32_t *bits);
+/* Whether both jobs have the same mask: the same grammar in the same state. */
+bool bound_masks_alike(const struct job *a, const struct job *b);
 /* A token was chosen. BOUND_REFUSES: it was chosen before the constraint began, and is not allowed now. */
 enum bound_says bound_take(struct job *j, int32_t token);
 /* The token has gone through the chain: does the constraint begin behind it? */

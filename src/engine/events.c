@@ -1,4 +1,4 @@
-/* Events: tokens and text into a job's box on the turning thread, out of it on the owner's.
+/* Events: tokens and text into a job's mailbox on the turning thread, out of it on the owner's.
  *
  * A job ends in three acts: its last event (finish), the turning thread forgets it (is_done), the owner lets it go (is_released). Whoever
  * comes last destroys it; the lock tells who that is.
@@ -30,9 +30,9 @@ static void mark_ready(struct job *j) {
     e->ready_end = &j->next_ready;
 }
 
-/* With the lock held: what the chain gave goes into the box. */
+/* With the lock held: what the chain gave goes into the mailbox. */
 static void put_text(struct job *j) {
-    struct box *b = &j->boxes[j->i_box];
+    struct mailbox *b = &j->mailboxes[j->i_mailbox];
     output_pieces_append(&b->pieces, &j->pieces);
     output_pieces_clear(&j->pieces);
     if (j->n_pending > BOX_TOKENS_MAX || b->pieces.text.n > BOX_BYTES_MAX) j->is_full = true;
@@ -68,7 +68,7 @@ bool job_put_token(struct job *j, int32_t token, bool is_eos) {
     j->usage.n_new++;
     j->usage.n_reasoning += thinks;
     j->n_pending++;
-    if (!is_eos) put_token(&j->boxes[j->i_box].tokens, token, &j->result);
+    if (!is_eos) put_token(&j->mailboxes[j->i_mailbox].tokens, token, &j->result);
     mark_ready(j);
     os_mutex_unlock(lock);
     return stops;
@@ -76,14 +76,14 @@ bool job_put_token(struct job *j, int32_t token, bool is_eos) {
 
 void job_put_score(struct job *j, int32_t token, const struct sampler_result *r) {
     os_mutex_lock(j->engine->lock);
-    put_token(&j->boxes[j->i_box].scores, token, r);
+    put_token(&j->mailboxes[j->i_mailbox].scores, token, r);
     os_mutex_unlock(j->engine->lock);
 }
 
 void job_put_progress(struct job *j) {
     struct os_mutex *lock = j->engine->lock;
     os_mutex_lock(lock);
-    struct box *b = &j->boxes[j->i_box];
+    struct mailbox *b = &j->mailboxes[j->i_mailbox];
     put_usage(j);
     b->reads = grow(b->reads, b->n_reads + 1, &b->reads_capacity, sizeof *b->reads);
     b->reads[b->n_reads++] = j->usage.n_read;
@@ -139,7 +139,7 @@ struct job *engine_next_ready(struct engine *e) {
 
 void job_take(struct job *j, struct job_events *out) {
     os_mutex_lock(j->engine->lock);
-    struct box *full = &j->boxes[j->i_box], *empty = &j->boxes[j->i_box ^= 1];
+    struct mailbox *full = &j->mailboxes[j->i_mailbox], *empty = &j->mailboxes[j->i_mailbox ^= 1];
     output_pieces_clear(&empty->pieces);
     empty->tokens.n = empty->tokens.n_tops = empty->scores.n = empty->scores.n_tops = empty->n_reads = 0;
     j->n_pending = 0;

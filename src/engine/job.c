@@ -234,12 +234,12 @@ struct job *job_create(struct engine *e, const struct job_spec *spec, struct err
 
 void job_destroy(struct job *j) {
     for (int i = 0; i < 2; i++) {
-        output_pieces_free(&j->boxes[i].pieces);
-        mem_free(j->boxes[i].tokens.p);
-        mem_free(j->boxes[i].tokens.tops);
-        mem_free(j->boxes[i].scores.p);
-        mem_free(j->boxes[i].scores.tops);
-        mem_free(j->boxes[i].reads);
+        output_pieces_free(&j->mailboxes[i].pieces);
+        mem_free(j->mailboxes[i].tokens.p);
+        mem_free(j->mailboxes[i].tokens.tops);
+        mem_free(j->mailboxes[i].scores.p);
+        mem_free(j->mailboxes[i].scores.tops);
+        mem_free(j->mailboxes[i].reads);
     }
     bound_free(j);
     tok_ids_free(&j->closing);

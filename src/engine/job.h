@@ -12,7 +12,7 @@
  *
  * (1) Everything in a spec is copied by engine_submit.
  * (2) A job lives until it is released. Releasing one that still runs cancels it.
- * (3) A job whose owner takes no events is cancelled when its box is full: the engine never waits for a reader.
+ * (3) A job whose owner takes no events is cancelled when its mailbox is full: the engine never waits for a reader.
  */
 #ifndef MLXCEL_ENGINE_JOB_H
 #define MLXCEL_ENGINE_JOB_H

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* A longer repetition is as hopeless as one of this length, and the search stays linear. */
-enum { DRY_MATCH_MAX = 128, MIROSTAT_TOP = 100, MAX_GONE = 32 };
+enum { DRY_MATCH_MAX = 128, MIROSTAT_TOP = 100 };
 /* Logarithms and exponentials are rounded: what is this near to a bar is compared once more. */
 #define SLACK 1e-3
 
@@ -20,21 +20,31 @@ struct chain {
     const struct sampler_params *p;
     const struct sampler_input *in;
     struct candidates c;
-    float *x;               /* the row while it is shaped */
-    int32_t gone[MAX_GONE]; /* places that XTC takes out of the draw */
+    float *x;   /* the row while it is shaped */
+    bool saves; /* it is the caller's: what is changed is noted */
+    int32_t n_saved;
+    int32_t gone[GONE_MAX]; /* places that XTC takes out of the draw */
     int32_t n_gone;
 };
 
-static bool has_penalties(const struct sampler_params *p) {
-    return p->repetition != 1 || p->frequency != 0 || p->presence != 0;
+static bool penalizes_seen(const struct sampler_params *p) {
+    return p->repetition != 1;
+}
+
+static bool penalizes_counted(const struct sampler_params *p) {
+    return p->frequency != 0 || p->presence != 0;
 }
 
 static bool wants_dry(const struct sampler_params *p) {
     return p->dry_multiplier > 0 && p->dry_last_n != 0;
 }
 
+static bool is_shaped(const struct sampler_params *p) {
+    return p->n_bias > 0 || penalizes_seen(p) || penalizes_counted(p) || wants_dry(p);
+}
+
 bool sampler_is_plain(const struct sampler_params *p) {
-    return p->temperature == 0 && p->n_bias == 0 && !has_penalties(p) && !wants_dry(p) && p->n_top < 0;
+    return p->temperature == 0 && !is_shaped(p) && p->n_top < 0;
 }
 
 struct sampler_work *sampler_work_create(int32_t vocab) {
@@ -47,46 +57,78 @@ struct sampler_work *sampler_work_create(int32_t vocab) {
     w->saved_ids = mem_alloc((n / SAVED_SHARE + 1) * sizeof *w->saved_ids);
     w->kept_x = mem_alloc(n * sizeof *w->kept_x);
     w->kept_ids = mem_alloc(n * sizeof *w->kept_ids);
-    w->p = mem_alloc(n * sizeof *w->p);
     w->keys = mem_alloc(n * sizeof *w->keys);
     w->spans = mem_alloc((size_t)row_spans(vocab) * sizeof *w->spans);
+    w->folds = mem_alloc(n_groups * ROW_LANES * sizeof *w->folds);
     w->peaks = mem_alloc(n_groups * sizeof *w->peaks);
     w->upper = mem_alloc((size_t)row_groups((int64_t)n_groups) * sizeof *w->upper);
     w->list = mem_alloc((n + 1) * sizeof *w->list); /* a list is written one ahead */
     w->narrow = mem_alloc((n + 1) * sizeof *w->narrow);
+    w->list_x = mem_alloc((n + 1) * sizeof *w->list_x);
+    w->list_p = mem_alloc(n * sizeof *w->list_p);
+    w->list_spans = mem_alloc((size_t)row_spans(vocab) * sizeof *w->list_spans);
     w->counts = mem_alloc(n * sizeof *w->counts);
     w->bits = mem_alloc((n / 32 + 1) * sizeof *w->bits);
+    w->seen = mem_alloc((n / 32 + 1) * sizeof *w->seen);
     return w;
 }
 
 void sampler_work_destroy(struct sampler_work *w) {
     if (!w) return;
-    void *const all[] = {w->x,     w->saved_x, w->saved_ids, w->kept_x, w->kept_ids, w->p,    w->keys, w->spans,
-                         w->peaks, w->upper,   w->list,      w->narrow, w->counts,   w->bits, w};
+    void *const all[] = {w->x,    w->saved_x, w->saved_ids, w->kept_x, w->kept_ids,   w->keys,   w->spans, w->folds, w->peaks, w->upper,
+                         w->list, w->narrow,  w->list_x,    w->list_p, w->list_spans, w->counts, w->bits,  w->seen,  w};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) mem_free(all[i]);
 }
 
 /* ---- shaping ------------------------------------------------------------------------------------------------------- */
 
-static void add_bias(struct chain *s) {
-    for (int32_t i = 0; i < s->p->n_bias; i++) s->x[s->p->bias[i].token] += s->p->bias[i].bias;
+/* Notes a logit before it is changed. */
+static void save(struct chain *s, int32_t token) {
+    if (!s->saves) return;
+    s->c.w->saved_ids[s->n_saved] = token;
+    s->c.w->saved_x[s->n_saved++] = s->x[token];
 }
 
-static void penalize(struct chain *s) {
+static void add_bias(struct chain *s) {
+    for (int32_t i = 0; i < s->p->n_bias; i++) {
+        save(s, s->p->bias[i].token);
+        s->x[s->p->bias[i].token] += s->p->bias[i].bias;
+    }
+}
+
+/* Sets the token's bit; whether it was not set. */
+static bool is_new(uint32_t *bits, int32_t token) {
+    uint32_t *word = &bits[token / 32], bit = UINT32_C(1) << token % 32;
+    bool is_clear = !(*word & bit);
+    *word |= bit;
+    return is_clear;
+}
+
+/* Tokens of the history, each once. */
+static void penalize_seen(struct chain *s) {
     const struct sampler_input *in = s->in;
-    uint32_t *counts = s->c.w->counts;
+    uint32_t *seen = s->c.w->seen;
     int32_t first = s->p->last_n < 0 || s->p->last_n > in->n_history ? 0 : in->n_history - s->p->last_n;
-    for (int32_t i = first; i < in->n_history && s->p->repetition != 1; i++) {
-        if (in->history[i] & PICTURE_TOKEN) continue;
-        float *x = &s->x[in->history[i]];
-        if (counts[in->history[i]]++ == 0) *x = *x > 0 ? *x / s->p->repetition : *x * s->p->repetition;
+    for (int32_t i = first; i < in->n_history; i++) {
+        int32_t token = in->history[i];
+        if ((token & PICTURE_TOKEN) || !is_new(seen, token)) continue;
+        float x = s->x[token];
+        save(s, token);
+        s->x[token] = x > 0 ? x / s->p->repetition : x * s->p->repetition;
     }
     for (int32_t i = first; i < in->n_history; i++)
-        if (!(in->history[i] & PICTURE_TOKEN)) counts[in->history[i]] = 0;
+        if (!(in->history[i] & PICTURE_TOKEN)) seen[in->history[i] / 32] = 0;
+}
+
+/* Tokens of the answer, by how often each stands in it. */
+static void penalize_counted(struct chain *s) {
+    const struct sampler_input *in = s->in;
+    uint32_t *counts = s->c.w->counts;
     for (int32_t i = in->n_prompt; i < in->n_history; i++) counts[in->history[i]]++;
     for (int32_t i = in->n_prompt; i < in->n_history; i++) {
         int32_t id = in->history[i];
         if (counts[id] == 0) continue;
+        save(s, id);
         s->x[id] -= (float)counts[id] * s->p->frequency + s->p->presence;
         counts[id] = 0;
     }
@@ -114,12 +156,15 @@ static void penalize_repetition(struct chain *s) {
     if (limit < p->dry_allowed) return;
     for (int32_t i = 1; i < n; i++) {
         uint32_t length = (uint32_t)match_length(window, n, i, limit);
-        if (!(window[i] & PICTURE_TOKEN) && length > longest[window[i]]) longest[window[i]] = length;
+        if (!(window[i] & PICTURE_TOKEN) && length > 0 && length > longest[window[i]]) longest[window[i]] = length;
     }
     for (int32_t i = 1; i < n; i++) {
-        if (window[i] & PICTURE_TOKEN) continue;
+        if ((window[i] & PICTURE_TOKEN) || window[i - 1] != window[n - 1] || longest[window[i]] == 0) continue; /* as long as nothing */
         int32_t over = (int32_t)longest[window[i]] - p->dry_allowed;
-        if (over >= 0) s->x[window[i]] -= (float)((double)p->dry_multiplier * m_pow((double)p->dry_base, over));
+        if (over >= 0) {
+            save(s, window[i]);
+            s->x[window[i]] -= (float)((double)p->dry_multiplier * m_pow((double)p->dry_base, over));
+        }
         longest[window[i]] = 0;
     }
 }
@@ -130,58 +175,40 @@ static void cut_top_k(struct chain *s) {
     candidates_top(&s->c, s->p->top_k);
 }
 
-/* The first n in the list hold so much of the sum. */
-static double mass_of_list(const struct candidates *c, int32_t n) {
-    double mass = 0;
-    for (int32_t i = 0; i < n; i++) mass += (double)c->w->p[c->w->list[i]];
-    return mass;
-}
-
-/* Lists what is within `reach` of the best, and further until that holds `mass`; how many. */
-static int32_t list_mass(struct candidates *c, double reach, double mass) {
-    for (;; reach = reach * 1.5 + 1) {
-        bool is_all = reach > (double)-ROW_LEAST; /* what is further counts as nothing */
-        int32_t n = candidates_list(c, is_all ? -INFINITY : (float)((double)c->best - reach));
-        if (is_all || mass_of_list(c, n) >= mass) return n;
-    }
-}
-
 /* Keeps what is nearest to the expected surprise, which is that of the mean logit. */
 static void cut_typical(struct chain *s) {
     struct candidates *c = &s->c;
-    int64_t count;
-    double middle = candidates_mean(c, &count), mass = (double)s->p->typical_p * c->sum;
-    int32_t n = list_mass(c, -2 * middle + SLACK, mass); /* the best is as far from the middle as the least of these */
-    for (int32_t i = 0; i < n; i++) {
-        int32_t at = c->w->list[i];
-        c->w->keys[at] = (float)-fabs((double)c->x[at] - (double)c->best - middle);
-    }
+    double middle = candidates_mean(c), mass = (double)s->p->typical_p * c->sum;
+    int32_t n = candidates_list_mass(c, -2 * middle + SLACK, mass); /* the best is as far from the middle as the least of these */
+    for (int32_t i = 0; i < n; i++) c->w->keys[i] = (float)-fabs((double)c->w->list_x[i] - (double)c->best - middle);
     candidates_share(c, c->w->keys, n, mass);
 }
 
 static void cut_top_p(struct chain *s) {
     double mass = (double)s->p->top_p * candidates_weigh(&s->c, 1);
-    candidates_share(&s->c, s->c.x, list_mass(&s->c, 4, mass), mass);
+    int32_t n = candidates_list_mass(&s->c, 4, mass);
+    candidates_share(&s->c, s->c.w->list_x, n, mass);
 }
 
 static void cut_min_p(struct chain *s) {
     struct candidates *c = &s->c;
     double reach = m_log((double)s->p->min_p);
-    int32_t *list = c->w->list, kept = 0, n = candidates_list(c, (float)((double)c->best + reach - SLACK));
+    int32_t kept = 0, n = candidates_list(c, (float)((double)c->best + reach - SLACK));
     for (int32_t i = 0; i < n; i++) {
-        double d = (double)c->x[list[i]] - (double)c->best;
-        if (d > reach + SLACK || (float)m_exp(d) >= s->p->min_p) list[kept++] = list[i]; /* the best has 1 */
+        double d = (double)c->w->list_x[i] - (double)c->best;
+        if (d > reach + SLACK || (float)m_exp(d) >= s->p->min_p) candidates_list_move(c, kept++, i); /* the best has 1 */
     }
     candidates_keep(c, kept);
 }
 
 /* Lists what has at least `bar` of p; how many. */
 static int32_t list_likely(struct candidates *c, double bar) {
-    int32_t *list = c->w->list, kept = 0;
+    int32_t kept = 0;
     double reach = bar > 0 ? (m_log(bar) - SLACK) / (double)c->scale : -INFINITY;
     int32_t n = candidates_list(c, (float)((double)c->best + reach));
+    candidates_list_weigh(c, n);
     for (int32_t i = 0; i < n; i++)
-        if ((double)c->w->p[list[i]] >= bar) list[kept++] = list[i];
+        if ((double)c->w->list_p[i] >= bar) candidates_list_move(c, kept++, i);
     return kept;
 }
 
@@ -194,7 +221,7 @@ static void cut_top_choices(struct chain *s) {
     for (int32_t i = 1; i < n; i++)
         if (c->x[list[i]] <= c->x[list[least]]) least = i;
     list[least] = list[--n];
-    if (n <= MAX_GONE && s->p->dynatemp_range <= 0) { /* nobody looks at the logits any more */
+    if (n <= GONE_MAX && s->p->dynatemp_range <= 0) { /* nobody looks at the logits any more */
         memcpy(s->gone, list, (size_t)n * sizeof *list);
         s->n_gone = n;
         return;
@@ -232,7 +259,11 @@ struct step {
 };
 
 /* The chain, in this order. What shapes logits finds the candidates by id; what cuts gets none that are masked. */
-static const struct step shaping[] = {{wants_bias, add_bias}, {has_penalties, penalize}, {wants_dry, penalize_repetition}, {NULL, NULL}};
+static const struct step shaping[] = {{wants_bias, add_bias},
+                                      {penalizes_seen, penalize_seen},
+                                      {penalizes_counted, penalize_counted},
+                                      {wants_dry, penalize_repetition},
+                                      {NULL, NULL}};
 static const struct step cuts[] = {{wants_top_k, cut_top_k}, {wants_typical, cut_typical}, {wants_top_p, cut_top_p},
                                    {wants_min_p, cut_min_p}, {wants_xtc, cut_top_choices}, {NULL, NULL}};
 
@@ -247,10 +278,10 @@ static void run_steps(struct chain *s, const struct step *steps) {
 static double temperature_of(struct chain *s) {
     struct candidates *c = &s->c;
     double t = (double)s->p->temperature, range = (double)s->p->dynatemp_range;
-    int64_t n;
     if (range <= 0) return t;
-    double low = t > range ? t - range : 0, mean = candidates_mean(c, &n);
+    int64_t n = candidates_count(c);
     if (n < 2) return t;
+    double low = t > range ? t - range : 0, mean = candidates_mean(c);
     double share = (m_log(c->sum) - mean) / m_log((double)n);
     return low + (t + range - low) * m_pow(share < 0 ? 0 : share > 1 ? 1 : share, (double)s->p->dynatemp_exponent);
 }
@@ -264,11 +295,12 @@ static int32_t pick(struct chain *s) {
 /* How many candidates mirostat keeps by its first version: from the slope of the most likely ones in Zipf's picture. */
 static int32_t zipf_count(struct chain *s, double mu) {
     struct candidates *c = &s->c;
-    const int32_t *list = c->w->list, n = candidates_best(c, c->x, MIROSTAT_TOP);
-    const float *p = c->w->p;
+    const float *p = c->w->list_p;
+    int32_t n = candidates_best(c, MIROSTAT_TOP);
     double tb = 0, tt = 0;
-    for (int32_t i = 0; i + 1 < n && p[list[i + 1]] > ROW_NONE; i++) {
-        double t = m_log((double)(i + 2) / (double)(i + 1)), b = m_log((double)p[list[i]] / (double)p[list[i + 1]]);
+    candidates_list_weigh(c, n);
+    for (int32_t i = 0; i + 1 < n && p[i + 1] > ROW_NONE; i++) {
+        double t = m_log((double)(i + 2) / (double)(i + 1)), b = m_log((double)p[i] / (double)p[i + 1]);
         tb += t * b;
         tt += t * t;
     }
@@ -280,8 +312,12 @@ static int32_t zipf_count(struct chain *s, double mu) {
 /* Keeps what surprises by no more than mu bits, the best in any case. */
 static void cut_surprise(struct candidates *c, double mu) {
     double bar = c->sum * m_pow(2, -mu);
-    int32_t n = bar > 1 ? 0 : list_likely(c, bar); /* the best has 1 */
-    if (n == 0) c->w->list[n++] = candidates_first(c);
+    if (((double)c->least - (double)c->best) * (double)c->scale - SLACK >= m_log(bar)) return; /* all of them */
+    int32_t n = bar > 1 ? 0 : list_likely(c, bar);                                             /* the best has 1 */
+    if (n == 0) {
+        c->w->list[n++] = candidates_first(c);
+        c->w->list_x[0] = c->best;
+    }
     candidates_keep(c, n);
 }
 
@@ -294,7 +330,7 @@ static int32_t draw_mirostat(struct chain *s, double temperature) {
     else cut_surprise(c, state->mu);
     double sum = candidates_weigh(c, temperature);
     int32_t at = pick(s);
-    state->mu -= (double)s->p->mirostat_eta * (-m_log((double)c->w->p[at] / sum) / m_log(2) - (double)s->p->mirostat_tau);
+    state->mu -= (double)s->p->mirostat_eta * (-m_log((double)candidates_p(c, at) / sum) / m_log(2) - (double)s->p->mirostat_tau);
     return at;
 }
 
@@ -316,29 +352,27 @@ static int32_t draw(struct chain *s, bool *is_drawn) {
 /* The most likely tokens of the whole row, and what log-probabilities are less than logits. */
 static double report_top(struct candidates *c, int32_t n_top, struct sampler_result *out) {
     double norm = (double)c->best + m_log(candidates_weigh(c, 1));
-    int32_t n = n_top > 0 ? candidates_best(c, c->x, n_top) : 0;
+    int32_t n = n_top > 0 ? candidates_best(c, n_top) : 0;
     out->n_top = 0;
-    for (int32_t i = 0; i < n; i++) {
-        int32_t id = c->w->list[i];
-        if (c->x[id] > -INFINITY) out->top[out->n_top++] = (struct sampler_top){id, (float)((double)c->x[id] - norm)};
-    }
+    for (int32_t i = 0; i < n; i++)
+        if (c->w->list_x[i] > -INFINITY)
+            out->top[out->n_top++] = (struct sampler_top){c->w->list[i], (float)((double)c->w->list_x[i] - norm)};
     return norm;
 }
 
 /* The candidates as they were when the one at this place was taken. Without a draw there was but that one. */
 static void report_drawn(struct chain *s, int32_t at, bool is_drawn, struct sampler_result *out) {
     struct candidates *c = &s->c;
-    const float *p = c->w->p;
     *out = (struct sampler_result){.n_top = s->p->n_top > 0, .top = {{candidates_id(c, at), 0}}};
     if (!is_drawn) return;
     double norm = m_log(c->sum);
-    out->logprob = (float)(m_log((double)p[at]) - norm);
+    out->logprob = (float)(m_log((double)candidates_p(c, at)) - norm);
     out->n_top = 0;
-    int32_t n = s->p->n_top > 0 ? candidates_best(c, p, s->p->n_top) : 0;
-    for (int32_t i = 0; i < n; i++) {
+    int32_t n = s->p->n_top > 0 ? candidates_best(c, s->p->n_top + c->n_gone) : 0;
+    for (int32_t i = 0; i < n && out->n_top < s->p->n_top; i++) {
         int32_t place = c->w->list[i];
-        if (p[place] > ROW_NONE)
-            out->top[out->n_top++] = (struct sampler_top){candidates_id(c, place), (float)(m_log((double)p[place]) - norm)};
+        float p = candidates_p(c, place);
+        if (p > ROW_NONE) out->top[out->n_top++] = (struct sampler_top){candidates_id(c, place), (float)(m_log((double)p) - norm)};
     }
 }
 
@@ -350,45 +384,38 @@ void sampler_report(struct sampler_work *w, const float *logits, int32_t token, 
 
 /* ---- the whole ----------------------------------------------------------------------------------------------------- */
 
-static bool is_shaped(const struct sampler_params *p) {
-    return p->n_bias > 0 || has_penalties(p) || wants_dry(p);
-}
-
 static int32_t fail(float best, struct err *err) {
     err_set(err, ERR_EDEVICE, best == -INFINITY ? "no token can be chosen: all are masked" : "the model gave logits that are no numbers");
     return -1;
 }
 
-/* Notes a logit before it is changed. */
-static int32_t save(struct chain *s, int32_t n, int32_t token) {
-    if (token & PICTURE_TOKEN) return n;
-    s->c.w->saved_ids[n] = token;
-    s->c.w->saved_x[n] = s->x[token];
-    return n + 1;
+/* At most so many logits are changed. */
+static int64_t count_changes(const struct chain *s) {
+    const struct sampler_input *in = s->in;
+    int64_t n = (int64_t)s->p->n_bias + in->n_never;
+    if (penalizes_seen(s->p)) n += in->n_history;
+    if (penalizes_counted(s->p)) n += in->n_history - in->n_prompt;
+    return wants_dry(s->p) ? n + in->n_history : n;
 }
 
-/* Bias, penalties and tokens that must not come; in the caller's row, to be mended, where they are few. How many are to be mended. */
-static int32_t shape(struct chain *s) {
+/* Bias, penalties and tokens that must not come; in the caller's row, to be mended, where they are few. */
+static void shape(struct chain *s) {
     const struct sampler_input *in = s->in;
     struct sampler_work *w = s->c.w;
-    int32_t n = 0, n_history = has_penalties(s->p) || wants_dry(s->p) ? in->n_history : 0;
     s->x = (float *)in->logits; /* sampler.h asks for memory that can be written */
-    if (!is_shaped(s->p) && !in->n_never) return 0;
-    if ((int64_t)n_history + s->p->n_bias + in->n_never > w->vocab / SAVED_SHARE) {
-        s->x = memcpy(w->x, in->logits, (size_t)w->vocab * sizeof *w->x);
-    } else {
-        for (int32_t i = 0; i < n_history; i++) n = save(s, n, in->history[i]);
-        for (int32_t i = 0; i < s->p->n_bias; i++) n = save(s, n, s->p->bias[i].token);
-        for (int32_t i = 0; i < in->n_never; i++) n = save(s, n, in->never[i]);
-    }
+    if (!is_shaped(s->p) && !in->n_never) return;
+    s->saves = count_changes(s) <= w->vocab / SAVED_SHARE;
+    if (!s->saves) s->x = memcpy(w->x, in->logits, (size_t)w->vocab * sizeof *w->x);
     run_steps(s, shaping);
-    for (int32_t i = 0; i < in->n_never; i++) s->x[in->never[i]] = -INFINITY;
-    return n;
+    for (int32_t i = 0; i < in->n_never; i++) {
+        save(s, in->never[i]);
+        s->x[in->never[i]] = -INFINITY;
+    }
 }
 
 /* What was noted first was there first. */
-static void mend(struct chain *s, int32_t n) {
-    while (n-- > 0) s->x[s->c.w->saved_ids[n]] = s->c.w->saved_x[n];
+static void mend(struct chain *s) {
+    for (int32_t i = s->n_saved - 1; i >= 0; i--) s->x[s->c.w->saved_ids[i]] = s->c.w->saved_x[i];
 }
 
 int32_t sampler_choose(struct sampler_work *w, const struct sampler_params *p, const struct sampler_input *in, struct sampler_result *out,
@@ -402,16 +429,17 @@ int32_t sampler_choose(struct sampler_work *w, const struct sampler_params *p, c
         if (!isfinite(s.c.best)) return fail(s.c.best, err);
         norm = report_top(&s.c, p->n_top, out);
     }
-    int32_t n_saved = shape(&s);
+    shape(&s);
     if (in->mask || in->allowed) candidates_masked(&s.c, s.x, in->mask, in->allowed);
-    else if (!reports_model || is_shaped(p) || in->n_never) candidates_set(&s.c, s.x, NULL, w->vocab);
+    else if (!reports_model || s.x != in->logits) candidates_set(&s.c, s.x, NULL, w->vocab);
+    else if (s.n_saved) candidates_mend(&s.c, w->saved_ids, s.n_saved);
     if (isfinite(s.c.best)) {
         int32_t at = draw(&s, &is_drawn);
         token = candidates_id(&s.c, at);
         assert(token >= 0 && token < w->vocab);
         if (p->n_top >= 0 && p->top_is_drawn) report_drawn(&s, at, is_drawn, out);
     }
-    mend(&s, n_saved);
+    mend(&s);
     if (token < 0) return fail(s.c.best, err);
     if (reports_model) out->logprob = (float)((double)in->logits[token] - norm);
     return token;

@@ -252,6 +252,16 @@ static int ms_left(const struct http *h) {
     return now >= h->end_ns ? 1 : (int)((h->end_ns - now) / 1000000 % INT_MAX) + 1;
 }
 
+/* Sockets for addresses that may be asked; each was resolved just now. */
+static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *to) {
+    struct http *h = user;
+    unsigned char address[16];
+    int n = os_socket_address(to->family, &to->addr, address);
+    (void)purpose;
+    if (n == 0 || !h->options.may_connect(address, n)) return CURL_SOCKET_BAD;
+    return (curl_socket_t)os_socket_open(to->family, to->socktype, to->protocol);
+}
+
 static void set_up(struct http *h, const char *url, struct curl_slist *headers) {
     const struct curl_api *c = h->curl;
     CURL *e = h->handle;
@@ -282,6 +292,11 @@ static void set_up(struct http *h, const char *url, struct curl_slist *headers) 
     c->easy_setopt(e, CURLOPT_RANGE, h->request->range);
     if (h->cacert) c->easy_setopt(e, CURLOPT_CAINFO, h->cacert);
     if (h->options.socket) c->easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, h->options.socket);
+    if (h->options.may_connect) {
+        c->easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+        c->easy_setopt(e, CURLOPT_OPENSOCKETDATA, h);
+        c->easy_setopt(e, CURLOPT_PROXY, "");
+    }
     if (h->end_ns) c->easy_setopt(e, CURLOPT_TIMEOUT_MS, ms_left(h) * 1L);
 #if LIBCURL_VERSION_NUM >= 0x075700
     c->easy_setopt(e, CURLOPT_QUICK_EXIT, 1L); /* an end does not wait for a name that nobody resolves */

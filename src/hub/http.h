@@ -4,7 +4,8 @@
  * (2) A redirect from https to http is refused, as is any other scheme. Certificates are always checked.
  * (3) Proxies come from the environment by libcurl's rules: HTTPS_PROXY, http_proxy, ALL_PROXY, NO_PROXY.
  * (4) A body is handed on only after on_reply has accepted its status and headers.
- * (5) Headers, redirects and refusals without an end are cut; a transfer that is slower than HTTP_LEAST_RATE for stall_s is given up.
+ * (5) Where may_connect is given, no connection is made that it has not allowed: also along redirects, and whatever a name means by then.
+ * (6) Headers, redirects and refusals without an end are cut; a transfer that is slower than HTTP_LEAST_RATE for stall_s is given up.
  */
 #ifndef MLXCEL_HUB_HTTP_H
 #define MLXCEL_HUB_HTTP_H
@@ -20,6 +21,8 @@ struct http; /* a handle with its connections; one thread at a time */
 struct http_options {
     const char *cacert; /* PEM file of further authorities; NULL: the system's */
     int32_t stall_s;    /* a transfer that moves next to nothing for so long is given up */
+    /* Asked before every connection, with the bytes of the address, 4 or 16 of them; no proxy is used then. NULL: any is made. */
+    bool (*may_connect)(const unsigned char *address, int n);
     const char *socket; /* path of a socket that all requests go to, whatever their host; must outlive the handle; NULL: none */
 };
 

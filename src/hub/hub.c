@@ -368,16 +368,20 @@ static int read_list(struct arena *a, struct hub *h, const struct hub_query *q, 
     return ERR_OK;
 }
 
+int hub_ask(struct hub *h, const char *url, const char *what, struct http_reply *out, struct err *err) {
+    struct http_request request = {.url = url, .token = h->token, .text_bytes = LIST_BYTES_MAX};
+    h->patience = hub_patience(h);
+    return ask(h, &request, what, out, err);
+}
+
 int hub_list(struct arena *a, struct hub *h, const struct hub_query *q, struct hub_repo *out, struct err *err) {
     struct sb url = {0};
     struct http_reply r = {0};
     *out = (struct hub_repo){.id = q->repo->id};
-    h->patience = hub_patience(h);
     sb_fmt(&url, "%s/api/models/%s/revision/", h->options.endpoint, q->repo->id);
     http_escape(&url, str_of(q->revision));
     sb_puts(&url, "?blobs=true");
-    struct http_request request = {.url = url.p, .token = h->token, .text_bytes = LIST_BYTES_MAX};
-    int code = ask(h, &request, q->repo->id, &r, err);
+    int code = hub_ask(h, url.p, q->repo->id, &r, err);
     if (code == ERR_OK) code = read_list(a, h, q, sb_str(&r.text), out, err);
     http_reply_free(&r);
     sb_free(&url);

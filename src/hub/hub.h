@@ -54,6 +54,19 @@ struct hub_query {
 /* What the hub has to say about it must be here within max_wait_s. */
 int hub_list(struct arena *a, struct hub *h, const struct hub_query *query, struct hub_repo *out, struct err *err);
 
+/* Models whose names or tags hold the words, the most downloaded first (search.c). */
+struct hub_wish {
+    struct str words;        /* "": any */
+    const char *owner, *tag; /* NULL: any; tag: "mlx", "gguf" */
+    int32_t most;
+};
+struct hub_found {
+    struct str id;
+    int64_t n_downloads, n_likes;
+    bool gated; /* its terms have to be accepted first */
+};
+int hub_search(struct arena *a, struct hub *h, const struct hub_wish *wish, struct hub_found **out, size_t *out_n, struct err *err);
+
 struct fetch_options {
     const char *dir;     /* where the files go; partial ones to dir/.mlxcel */
     const bool *trusted; /* [n_files] known to be the right ones if their size is; NULL: none. Others are hashed, or fetched again */
@@ -83,6 +96,8 @@ void hub_interrupts_end(void);
 
 const struct hub_options *hub_options_of(const struct hub *h);
 const char *hub_token(const struct hub *h); /* NULL: none, or not to be sent */
+/* What an address of the hub answers, a text of limited length; tried again while a failure may pass. `what` names it in errors. */
+int hub_ask(struct hub *h, const char *url, const char *what, struct http_reply *out, struct err *err);
 /* The address of a file at a commit. */
 void hub_file_url(const struct hub *h, const struct hub_repo *repo, struct str name, struct sb *out);
 /* The error that a refusal stands for. */

@@ -2,6 +2,7 @@
 #include "hub/short_names.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static const struct {
     const char *name, *size, *repo, *bits;
@@ -52,6 +53,32 @@ bool hub_short_find(struct str text, char out[REPO_NAME_BYTES]) {
         is_first = false;
     }
     return false;
+}
+
+/* Billions of parameters: "0.6b" and "30b-a3b" begin with them. Weights of 4 bits with their scales take 4.5 bits each, then a tenth for what stays at 16 bits, and
+ * half a gigabyte for a cache of some thousand tokens. */
+static double bytes_of(size_t row) {
+    double billions = 0, unit = 1;
+    bool is_fraction = false;
+    for (const char *p = rows[row].size; (*p >= '0' && *p <= '9') || *p == '.'; p++) {
+        if (*p == '.') is_fraction = true;
+        else if (is_fraction) billions += (*p - '0') * (unit /= 10);
+        else billions = billions * 10 + (*p - '0');
+    }
+    return billions * 1e9 * 4.5 / 8 * 1.1 + 0.5e9;
+}
+
+size_t hub_short_fitting(uint64_t bytes, struct sb *out) {
+    size_t n = 0;
+    for (size_t first = 0, end; first < N_ROWS; first = end) {
+        size_t best = N_ROWS;
+        for (end = first; end < N_ROWS && strcmp(rows[end].name, rows[first].name) == 0; end++)
+            if (bytes_of(end) <= (double)bytes && (best == N_ROWS || bytes_of(end) > bytes_of(best))) best = end;
+        if (best == N_ROWS) continue;
+        sb_fmt(out, "%s%s:%s", n ? ", " : "", rows[best].name, rows[best].size);
+        n++;
+    }
+    return n;
 }
 
 bool hub_short_sizes(struct str text, struct sb *out) {

@@ -11,4 +11,7 @@ bool hub_short_sizes(struct str text, struct sb *out);
 /* The short name of a repository, with its size: {NULL, 0} where it has none. */
 struct str hub_short_of(struct arena *a, struct str id);
 
+/* Of each name the largest size that runs within so many bytes, "qwen3:4b, gemma3:4b"; how many there are. */
+size_t hub_short_fitting(uint64_t bytes, struct sb *out);
+
 #endif

@@ -1,4 +1,5 @@
 set(HUB_SOURCES
+  src/hub/address.c
   src/hub/change.c
   src/hub/curl.c
   src/hub/digest.c
@@ -14,6 +15,7 @@ set(HUB_SOURCES
   src/hub/patience.c
   src/hub/pieces.c
   src/hub/resolve.c
+  src/hub/search.c
   src/hub/short_names.c
   src/hub/store.c
   src/hub/variants.c

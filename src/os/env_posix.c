@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char home_dir[PATH_MAX], cache_root[PATH_MAX], state_root[PATH_MAX];
+static char home_dir[PATH_MAX], cache_root[PATH_MAX], state_root[PATH_MAX], config_root[PATH_MAX];
 
 /* Cut names would be wrong names: none is better. */
 static void set_path(char out[PATH_MAX], const char *dir, const char *rest) {
@@ -35,6 +35,7 @@ static void find_all(void) {
     if (home && home[0] == '/') set_path(home_dir, home, "");
     set_root(cache_root, "XDG_CACHE_HOME", "/.cache");
     set_root(state_root, "XDG_STATE_HOME", "/.local/state");
+    set_root(config_root, "XDG_CONFIG_HOME", "/.config");
 }
 
 const char *os_env(const char *name) {
@@ -63,6 +64,11 @@ const char *os_cache_root(void) {
 const char *os_state_root(void) {
     pthread_once(&once, find_all);
     return state_root[0] ? state_root : NULL;
+}
+
+const char *os_config_root(void) {
+    pthread_once(&once, find_all);
+    return config_root[0] ? config_root : NULL;
 }
 
 /* PRETTY_NAME="..." of an os-release file. */

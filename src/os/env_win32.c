@@ -5,7 +5,7 @@
 
 static INIT_ONCE once = INIT_ONCE_STATIC_INIT;
 static struct arena process_arena; /* filled once, under `once` */
-static char *home_dir, *cache_root;
+static char *home_dir, *cache_root, *config_root;
 
 /* Values handed out so far. A changed value replaces the old one; an unchanged one keeps its address. */
 struct env_entry {
@@ -76,6 +76,8 @@ static BOOL CALLBACK find_all(PINIT_ONCE init, PVOID parameter, PVOID *context) 
     home_dir = env_copy("USERPROFILE");
     cache_root = env_copy("LOCALAPPDATA");
     if (!cache_root && home_dir) cache_root = str_cstr(&process_arena, str_fmt(&process_arena, "%s/AppData/Local", home_dir));
+    config_root = env_copy("APPDATA");
+    if (!config_root && home_dir) config_root = str_cstr(&process_arena, str_fmt(&process_arena, "%s/AppData/Roaming", home_dir));
     return TRUE;
 }
 
@@ -99,6 +101,11 @@ const char *os_cache_root(void) {
 
 const char *os_state_root(void) {
     return os_cache_root();
+}
+
+const char *os_config_root(void) {
+    find_once();
+    return config_root;
 }
 
 /* GetVersionEx lies to programs without a manifest; this one does not. */

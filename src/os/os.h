@@ -75,6 +75,12 @@ void os_pages_free(void *p, size_t bytes);
 /* Makes way for a socket of this path: one that nobody listens on any more is removed. An error where somebody does, where another kind of
  * file lies there, and on Windows, whose clients know none. */
 int os_socket_file_clear(const char *path, struct err *err);
+/* A socket of the system's own numbers, as its struct sockaddr has them; -1: none can be had. For who is called by a library that wants one. */
+intptr_t os_socket_open(int family, int type, int protocol);
+/* 4 or 6 for the system's number of IPv4 or IPv6; 0: another kind. */
+int os_socket_family(int family);
+/* The address in a struct sockaddr of this family: 4 bytes of IPv4, 16 of IPv6, in the order of the network; 0: it is of another kind. */
+int os_socket_address(int family, const void *sockaddr, unsigned char out[16]);
 
 /* ---- environment, identity ------------------------------------------------------------------------------------ */
 
@@ -83,6 +89,7 @@ int os_process_id(void);
 const char *os_home_dir(void);                      /* NULL when unknown */
 const char *os_cache_root(void);                    /* ~/.cache or %LOCALAPPDATA%; NULL when unknown */
 const char *os_state_root(void);                    /* ~/.local/state or %LOCALAPPDATA%; NULL when unknown */
+const char *os_config_root(void);                   /* ~/.config or %APPDATA%; NULL when unknown */
 void os_describe(struct arena *a, struct str *out); /* "Debian GNU/Linux 12, kernel 6.1" */
 
 /* A string of the machine's part of the Windows registry (HKEY_LOCAL_MACHINE, 64-bit view); NULL when absent, and elsewhere. */

@@ -1,4 +1,4 @@
-/* Files of sockets on POSIX systems: whether one is in the way. Sockets themselves are libuv's. */
+/* Sockets on POSIX systems: whether a file of one is in the way, and what libraries ask for. The server's own are libuv's. */
 #include "os/os_internal.h"
 
 #include <errno.h>
@@ -26,4 +26,12 @@ int os_socket_file_clear(const char *path, struct err *err) {
     if (!S_ISSOCK(st.st_mode)) return err_set(err, ERR_EARG, "%s is there and is no socket; name another path", path);
     if (is_live(&address)) return err_set(err, ERR_EBUSY, "another program listens on %s; name another path", path);
     return os_remove(path, err);
+}
+
+intptr_t os_socket_open(int family, int type, int protocol) {
+    return socket(family, type, protocol);
+}
+
+int os_socket_family(int family) {
+    return family == AF_INET ? 4 : family == AF_INET6 ? 6 : 0;
 }

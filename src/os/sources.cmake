@@ -2,6 +2,7 @@ set(OS_SOURCES
   src/os/cgroup.c
   src/os/cpu.c
   src/os/file_common.c
+  src/os/socket_common.c
   src/os/term_common.c
 )
 if(WIN32)

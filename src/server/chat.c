@@ -40,7 +40,7 @@ int chat_prepare(struct call *c, yyjson_val *body, const struct gen_format *form
     struct generation *g = generate_create(c, format);
     struct sb input = {0};
     struct tools tools;
-    struct pictures pictures = {.arena = &c->arena};
+    struct pictures pictures = {.arena = &c->arena, .fetches = c->server->options.fetches_pictures};
     if (params_read(&c->arena, body, PARAMS_CHAT, &g->params, &c->error)) return -1;
     if (tools_read(&c->arena, body, service_info(c->service), &tools, &c->error)) return -1;
     tools_apply(&c->arena, &tools, service_info(c->service), &g->params.job);

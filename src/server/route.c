@@ -12,11 +12,11 @@
 
 enum { BODY_DEPTH_MAX = 100 };
 
-static const struct route *const families[] = {
+static const struct route *const route_tables[] = {
     routes_chat,        routes_anthropic, routes_responses,     routes_completions, routes_embeddings,      routes_models,
     routes_health,      routes_metrics,   routes_page,          routes_tokens,      routes_lcpp_completion, routes_lcpp_server,
     routes_lcpp_infill, routes_ollama,    routes_ollama_models, routes_rerank,      routes_ollama_store,    routes_lcpp_slots};
-enum { N_FAMILIES = sizeof families / sizeof *families };
+enum { N_ROUTE_TABLES = sizeof route_tables / sizeof *route_tables };
 
 static bool method_is(const struct route *r, struct str method) {
     return str_is(method, r->method) || (str_is(method, "HEAD") && str_is(str_of(r->method), "GET"));
@@ -24,8 +24,8 @@ static bool method_is(const struct route *r, struct str method) {
 
 /* NULL when there is none; *out_allowed lists the methods of the path, empty when the path is unknown. */
 static const struct route *find_route(const struct http_request *q, struct sb *out_allowed) {
-    for (size_t f = 0; f < N_FAMILIES; f++)
-        for (const struct route *r = families[f]; r->path; r++) {
+    for (size_t f = 0; f < N_ROUTE_TABLES; f++)
+        for (const struct route *r = route_tables[f]; r->path; r++) {
             if (!str_glob(str_of(r->path), q->path)) continue;
             if (method_is(r, q->method)) return r;
             sb_fmt(out_allowed, "%s%s", out_allowed->n ? ", " : "", r->method);

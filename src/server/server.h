@@ -75,6 +75,7 @@ struct server_options {
     bool json_log, open_page;
     bool verbose;           /* answers tell how they were made, where their form has room for it */
     const char *slot_dir;   /* folder of saved slots; NULL: they are neither saved nor restored */
+    bool fetches_pictures;  /* at public addresses of https that requests name */
     bool no_page, no_slots; /* the chat page and GET /slots are not there */
 };
 

@@ -3,6 +3,7 @@
 
 #include "backend/cuda/device/probe.h"
 #include "backend/xla/find.h"
+#include "hub/short_names.h"
 #include "hub/store.h"
 #include "os/cpu.h"
 #include "os/os.h"
@@ -29,12 +30,27 @@ static void examine_processor(struct arena *a, struct doctor_report *r) {
     sb_free(&names);
 }
 
+/* Which of the well-known models run within so much memory. */
+static void add_models(struct arena *a, const char *where, uint64_t bytes, struct doctor_report *r) {
+    struct sb names = {0};
+    bool any = hub_short_fitting(bytes, &names) > 0;
+    if (any)
+        add(r, "models", DOCTOR_OK,
+            str_fmt(a, "the largest of their kind that fit %s (%.1f GiB) with 4 bits, by estimate: %s", where, gib(bytes), names.p),
+            (struct str){0});
+    else
+        add(r, "models", DOCTOR_NOTE, str_fmt(a, "no well-known model fits %s (%.1f GiB)", where, gib(bytes)),
+            STR("close other programs; the built-in model runs in 30 MB"));
+    sb_free(&names);
+}
+
 static void examine_memory(struct arena *a, struct doctor_report *r) {
     struct os_memory m;
     os_memory(&m);
     bool low = m.available < UINT64_C(1) << 30;
     add(r, "memory", low ? DOCTOR_NOTE : DOCTOR_OK, str_fmt(a, "%.1f GiB, %.1f GiB available", gib(m.total), gib(m.available)),
         low ? STR("close other programs, or raise the container's memory limit") : (struct str){0});
+    add_models(a, "into memory", m.available, r);
 }
 
 /* The folder itself need not exist yet: the disk is that of the nearest parent, which then has to take the new folder. */
@@ -99,6 +115,7 @@ static void add_device(struct arena *a, const struct cuda_device *dev, struct do
     bool good = dev->reason.code == 0;
     add(r, "gpu", good ? DOCTOR_OK : DOCTOR_NOTE, str_copy(a, sb_str(&text)),
         good ? (struct str){0} : str_copy(a, str_of(dev->reason.msg)));
+    if (good && dev->free_bytes) add_models(a, str_fmt(a, "onto GPU %d", dev->index).p, dev->free_bytes, r);
     sb_free(&text);
 }
 

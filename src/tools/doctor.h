@@ -7,7 +7,7 @@
 enum doctor_level { DOCTOR_OK, DOCTOR_NOTE /* works, could be better */, DOCTOR_PROBLEM };
 
 struct doctor_finding {
-    const char *topic; /* "system", "processor", "features", "memory", "store", "gpu" */
+    const char *topic; /* "system", "processor", "features", "memory", "models", "store", "gpu" */
     enum doctor_level level;
     struct str text;
     struct str fix; /* {NULL, 0}: nothing to do */

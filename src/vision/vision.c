@@ -59,7 +59,7 @@ int vision_check(const struct config *c, const struct backend *be, struct err *e
         return err_set(err, ERR_EUNSUPPORTED, "the tower of \"%.*s\" is not run here: the model takes text alone", STR_ARG(c->model_type));
     if (be->gives) return ERR_OK;
     return err_set(err, ERR_EUNSUPPORTED,
-                   "towers are computed on the CPU, and this runs on %s: the model takes text alone; use --device cpu for pictures",
+                   "towers are not computed on %s: the model takes text alone there; use --device cpu or cuda for pictures",
                    be->type->name);
 }
 
@@ -138,8 +138,11 @@ static void fill_step(const struct vision *v, struct arena *a, const struct patc
     int32_t extra = v->class_row ? 1 : 0, first = f->is_class_last ? 0 : extra, n = p->n + extra;
     const float **pixels = arena_new(a, const float *, n);
     int32_t *places = arena_new(a, int32_t, (int64_t)n * STEP_AXES);
-    *step = (struct step){.n_rows = n, .n_seqs = 1, .places = places, .spans = {p->spans[0], p->spans[1]}};
-    step->seq_of = arena_new(a, int32_t, n);
+    *step = (struct step){.n_rows = n, .n_seqs = 1, .rows_capacity = n, .seqs_capacity = 1, .places = places};
+    step->ids = step->pos = step->seq_of = step->wanted_rows = arena_new(a, int32_t, n); /* of which a tower needs nothing */
+    step->seqs = arena_new(a, struct step_seq, 1);
+    step->seqs[0] = (struct step_seq){.n_rows = n, .slot = -1};
+    step->spans[0] = p->spans[0], step->spans[1] = p->spans[1];
     for (int64_t i = 0; i < p->n; i++) {
         pixels[i + first] = p->pixels + i * p->numbers;
         for (int k = 1; k < STEP_AXES; k++) places[(i + first) * STEP_AXES + k] = p->places[i * STEP_AXES + k] + f->first_place;
@@ -165,12 +168,26 @@ static int run_tower(struct vision *v, struct arena *a, const struct patches *p,
         return err_set(err, ERR_EFORMAT, "%d x %d patches, and the tower has positions for %d", p->width, p->height, v->positions_side);
     for (int64_t i = 0; v->family->is_centred && i < (int64_t)p->n * p->numbers; i++) p->pixels[i] = 2 * (p->pixels[i] - 0.5f);
     fill_step(v, a, p, &step);
-    struct step_key key = {.n_rows = step.n_rows, .n_seqs = 1, .gives = true, .has_places = true};
+    struct step_key key = {.n_rows = step.n_rows, .n_seqs = 1, .gives = true, .has_places = true, .has_spans = true};
+    if (be->tower_rows_max && step.n_rows > be->tower_rows_max)
+        return err_set(err, ERR_ELIMIT, "the picture has %d patches, and %s takes %d: make it smaller, or use --device cpu", step.n_rows,
+                       be->type->name, be->tower_rows_max);
     if (be->type->begin(be, &key)) tower_forward(v, &be->list, sets);
     TRY(be->type->end(be, &step, err));
     *out = (struct tile_rows){.n = p->n / (v->merge * v->merge), .height = p->height / v->merge, .width = p->width / v->merge};
     for (int32_t i = 0; i < v->n_mergers; i++) TRY(read_set(v, p, a, sets[i], &out->rows[i], err));
     return ERR_OK;
+}
+
+int vision_reserve(struct vision *v, struct err *err) {
+    enum { USUAL_PATCHES = 4096 };
+    struct backend *be = v->backend;
+    struct tensor sets[GIVEN_SETS] = {0};
+    int32_t each = v->merge * v->merge, n = USUAL_PATCHES / each * each + (v->class_row ? 1 : 0);
+    struct step_key key = {.n_rows = n, .n_seqs = 1, .gives = true, .has_places = true, .has_spans = true};
+    if (!be->tower_rows_max || !be->type->begin(be, &key)) return ERR_OK;
+    tower_forward(v, &be->list, sets);
+    return be->type->reserve(be, err);
 }
 
 /* One tile after the other: what they need at once stays small. */

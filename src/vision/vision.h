@@ -57,6 +57,8 @@ int vision_open(const struct checkpoint *c, const struct tensor_store *store, st
                 struct err *err);
 /* A made-up tower of a well-known model's shape (tower_shapes.c); ERR_EARG lists them. `a` holds what it needs while it is opened. */
 int vision_open_shape(struct arena *a, struct str shape, struct backend *be, struct vision **out, struct err *err);
+/* On a device with memory of its own: what a picture of the usual size needs there, before others take it. Larger ones ask for more when they come. */
+int vision_reserve(struct vision *v, struct err *err);
 void vision_close(struct vision *v); /* NULL is fine; the backend stays open */
 struct vision_facts vision_facts(const struct vision *v);
 int vision_encode(struct vision *v, const struct image *image, struct vision_picture *out, struct err *err);

@@ -602,6 +602,7 @@ int32_t check_cases(struct check_case *out, int32_t most, bool quick) {
     add_mixers(&m);
     add_wide(&m);
     if (!quick) add_shapes(&m);
+    m.n += check_picture_cases(out + m.n, most - m.n);
     return m.n;
 }
 

@@ -90,6 +90,14 @@ static void open_step(struct check *c) {
     s->seqs = arena_new(&c->arena, struct step_seq, CHECK_SEQS);
     s->rope = arena_new(&c->arena, float, CHECK_SEQS * 2 * 32);
     s->tables[0] = arena_new(&c->arena, int32_t, CHECK_SEQS * CHECK_BLOCKS);
+    s->places = arena_new(&c->arena, int32_t, CHECK_ROWS * STEP_AXES);
+    c->until = arena_new(&c->arena, int32_t, CHECK_ROWS);
+    for (int k = 0; k < 2; k++) {
+        s->spans[k] = arena_new(&c->arena, int32_t, 2 * CHECK_ROWS);
+        s->given[k] = arena_new(&c->arena, const float *, CHECK_ROWS);
+    }
+    c->numbers = arena_new(&c->arena, float, CHECK_ROWS *CHECK_GIVEN_WIDTH);
+    for (int64_t i = 0; i < CHECK_ROWS * CHECK_GIVEN_WIDTH; i++) c->numbers[i] = check_value(60, i);
     for (int64_t i = 0; i < CHECK_SEQS * 2 * 32; i++) s->rope[i] = check_value(50, i) * 0.5f + 0.5f;
 }
 
@@ -118,9 +126,29 @@ static void fill_step(struct check *c, const struct check_step *rows) {
         }
 }
 
-static struct step_key key_of(const struct check *c) {
+/* Numbers of some rows from the host; rows of a sequence that see each other; all rows of the step, or windows of 48; places, which are the same along all
+ * axes in a decode step. */
+static void fill_pictures(struct check *c, const struct check_case *which) {
+    struct step *s = &c->step;
+    s->until = which->has & CHECK_SEEN ? c->until : NULL;
+    bool is_text = s->n_rows == s->n_seqs && !(which->has & CHECK_GIVEN);
+    int32_t *spans[2] = {(int32_t *)(uintptr_t)s->spans[0], (int32_t *)(uintptr_t)s->spans[1]};
+    for (int32_t r = 0; r < s->n_rows; r++) {
+        const struct step_seq *seq = &s->seqs[s->seq_of[r]];
+        int32_t behind = seq->pos + seq->n_rows * 2 / 3, window = r / 48 * 48;
+        for (int32_t k = 0; k < 2; k++) s->given[k][r] = (r + k) % 3 ? c->numbers + (int64_t)r * CHECK_GIVEN_WIDTH / (k + 1) : NULL;
+        for (int32_t k = 0; k < STEP_AXES; k++) s->places[r * STEP_AXES + k] = is_text ? s->pos[r] + 5 : s->pos[r] / (k + 1) + k;
+        c->until[r] = s->pos[r] < behind ? behind - 1 : -1;
+        spans[0][2 * r] = 0, spans[0][2 * r + 1] = s->n_rows;
+        spans[1][2 * r] = window, spans[1][2 * r + 1] = window + 48 < s->n_rows ? window + 48 : s->n_rows;
+    }
+}
+
+static struct step_key key_of(const struct check *c, const struct check_case *which) {
     const struct step *s = &c->step;
     struct step_key key = {.n_rows = s->n_rows, .n_seqs = s->n_seqs, .n_logits = s->n_logits, .decode_only = s->n_rows == s->n_seqs};
+    key.gives = which->has & CHECK_GIVEN, key.has_places = which->has & CHECK_PLACES;
+    key.sees = which->has & CHECK_SEEN, key.has_spans = which->has & CHECK_SPANS;
     for (int32_t i = 0; i < s->n_seqs; i++)
         if (s->seqs[i].pos + s->seqs[i].n_rows > key.max_len) key.max_len = s->seqs[i].pos + s->seqs[i].n_rows;
     return key;
@@ -134,7 +162,8 @@ static int64_t run_case(struct check *c, const struct check_case *which, float *
     for (int32_t i = 0; i < which->n_steps; i++) {
         struct err err = {0};
         fill_step(c, &which->steps[i]);
-        struct step_key key = key_of(c);
+        struct step_key key = key_of(c, which);
+        fill_pictures(c, which);
         if (c->be->type->begin(c->be, &key)) {
             c->i_weight = 0;
             t = which->build(c, &c->be->list, which);

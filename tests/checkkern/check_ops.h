@@ -13,6 +13,9 @@ struct check_step {
 
 struct check;
 
+/* What the steps of a case have besides tokens. */
+enum { CHECK_GIVEN = 1, CHECK_PLACES = 2, CHECK_SEEN = 4, CHECK_SPANS = 8, CHECK_GIVEN_WIDTH = 1176 };
+
 struct check_case {
     char name[96];
     struct tensor (*build)(struct check *c, struct oplist *l, const struct check_case *which);
@@ -22,6 +25,7 @@ struct check_case {
     int64_t out, in; /* of products; widths elsewhere */
     int32_t p[8];    /* what the builder makes of them */
     float f[4];
+    int32_t has;     /* bits of these */
     bool exact_ints; /* results are indices: they must be equal */
     double slack;    /* factor on the tolerance of the default precision; 0: 1 */
 };
@@ -33,6 +37,8 @@ struct check {
     struct weight weights[CHECK_WEIGHTS];
     int32_t n_weights, i_weight;
     struct step step;
+    int32_t *until; /* of step, where a case has it */
+    float *numbers; /* [CHECK_ROWS][CHECK_GIVEN_WIDTH] which the host gives */
     struct kv_layout layout;
     struct tensor result;     /* of the last walk */
     int32_t done[CHECK_SEQS]; /* positions of each sequence so far */
@@ -48,6 +54,8 @@ struct tensor check_input(struct check *c, struct oplist *l, int64_t width, uint
 
 /* All cases, into an array of at most `most`; quick: few and small ones, for the emulator. */
 int32_t check_cases(struct check_case *out, int32_t most, bool quick);
+/* Those of pictures. */
+int32_t check_picture_cases(struct check_case *out, int32_t most);
 /* Those of tests/shapes.list alone. */
 int32_t check_shape_cases(struct check_case *out, int32_t most);
 

@@ -85,8 +85,19 @@ class Terminal:
         """Until an empty prompt is the last line: from then on the program has the keys, and before it Ctrl-C and Ctrl-D are the terminal's."""
         self.wait(r">>>$")
 
+    def leave(self, what, *keys):
+        """Ends the program by these keys."""
+        self.keys(*keys)
+        check("EXIT=0" in self.wait("EXIT="), what)
+
     def close(self):
         subprocess.run([*self.tmux, "kill-server"], stderr=subprocess.DEVNULL)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
 
 
 def check_editing(t):
@@ -127,8 +138,7 @@ def check_editing(t):
 
 
 def check_talk(folder):
-    t = Terminal(["run", "--seed", "3", "-n", "80", "--threads", "1"])
-    try:
+    with Terminal(["run", "--seed", "3", "-n", "80", "--threads", "1"]) as t:
         screen = t.prompt(1)
         check("story teller" in screen and "/help" in screen, f"the greeting: {screen}")
         t.type("Tell me a story about a cat.")
@@ -170,16 +180,12 @@ def check_talk(folder):
         t.keys("Enter")
         check("8 messages from" in t.wait("8 messages from"), "/load")
         t.type("/bye")
-        t.keys("Enter")
-        check("EXIT=0" in t.wait("EXIT="), "/bye")
-    finally:
-        t.close()
+        t.leave("/bye", "Enter")
 
 
 def check_interrupt():
     """On the slow reference kernels, so that there is something to stop."""
-    t = Terminal(["run", "--cpu", "ref", "--threads", "1", "--seed", "3"])
-    try:
+    with Terminal(["run", "--cpu", "ref", "--threads", "1", "--seed", "3"]) as t:
         t.prompt(1)
         t.type("Tell me a very long story.")
         t.keys("Enter")
@@ -187,16 +193,12 @@ def check_interrupt():
         t.keys("C-c")
         check("stopped]" in t.wait(r"stopped\]"), f"Ctrl-C stops the answer: {t.screen()}")
         t.type("/bye")
-        t.keys("Enter")
-        check("EXIT=0" in t.wait("EXIT="), "the program goes on after Ctrl-C and ends by /bye")
-    finally:
-        t.close()
+        t.leave("the program goes on after Ctrl-C and ends by /bye", "Enter")
 
 
 def check_letters():
     """Letters of two bytes, wide ones, and a line that is longer than the screen."""
-    t = Terminal(["run", "--threads", "1"], width=40, height=24)
-    try:
+    with Terminal(["run", "--threads", "1"], width=40, height=24) as t:
         t.prompt(1)
         t.type("/system \u00e4\u00f6\u4e2d\u6587x")
         t.keys("Left", "Left", "BSpace", "End")
@@ -212,10 +214,7 @@ def check_letters():
         flat = t.wait("System prompt", 2).replace("\n", "")
         check("System prompt: Xabcdefghi" in flat, f"a long line: {t.screen()}")
         t.ready()
-        t.keys("C-d")
-        check("EXIT=0" in t.wait("EXIT="), "Ctrl-D leaves")
-    finally:
-        t.close()
+        t.leave("Ctrl-D leaves", "C-d")
 
 
 def check_paste(folder):
@@ -223,8 +222,7 @@ def check_paste(folder):
     if is_windows:
         return skip("pasting: Wine's console does not mark it")
     text = "def f(x):\n\treturn x  # \u4e2d\n\nWhat does it do?\n"
-    t = Terminal(["run", "--seed", "3", "-n", "8", "--threads", "1", "--no-history"], width=80, height=24)
-    try:
+    with Terminal(["run", "--seed", "3", "-n", "8", "--threads", "1", "--no-history"], width=80, height=24) as t:
         t.ready()
         t.paste(text)
         screen = t.wait(r"What does it do\?")
@@ -254,10 +252,7 @@ def check_paste(folder):
         said = [m["content"] for m in json.load(open(path))["messages"] if m["role"] == "user"] if os.path.exists(path) else []
         check(said == [text + "Tell me.", text.replace("What", "XWhat") + "Tell me."], f"what was pasted, and changed when it came back: {said}")
         t.type("/bye")
-        t.keys("Enter")
-        check("EXIT=0" in t.wait("EXIT="), "/bye after a paste")
-    finally:
-        t.close()
+        t.leave("/bye after a paste", "Enter")
 
 
 def check_ways_out():
@@ -295,8 +290,7 @@ def check_typed_ahead():
     """What is typed while an answer comes, and Ctrl-C, are not printed into it; the typed text is the next line."""
     if is_windows:
         return
-    t = Terminal(["run", "--cpu", "ref", "--threads", "1", "--seed", "3", "--no-history"], width=70)
-    try:
+    with Terminal(["run", "--cpu", "ref", "--threads", "1", "--seed", "3", "--no-history"], width=70) as t:
         t.ready()
         t.type("Tell me a very long story.")
         t.keys("Enter")
@@ -312,10 +306,7 @@ def check_typed_ahead():
         t.keys("Enter")
         check(re.search(r"2 messages, \d+ of \d+ tokens of context", t.wait("tokens of context")), "/show")
         t.ready()
-        t.keys("C-d")
-        check("EXIT=0" in t.wait("EXIT="), "Ctrl-D leaves")
-    finally:
-        t.close()
+        t.leave("Ctrl-D leaves", "C-d")
 
 
 def check_commands():
@@ -324,8 +315,7 @@ def check_commands():
         return
     path = Path(home) / "history"
     path.unlink(missing_ok=True)
-    t = Terminal(["run", "--seed", "3", "-n", "8", "--threads", "1"], width=80, height=40)
-    try:
+    with Terminal(["run", "--seed", "3", "-n", "8", "--threads", "1"], width=80, height=40) as t:
         t.ready()
         t.type("/mo")
         t.keys("Tab")
@@ -367,12 +357,9 @@ def check_commands():
         t.type("/bye")
         t.keys("Enter")
         t.wait("EXIT=0")
-    finally:
-        t.close()
     text = path.read_text() if path.exists() else ""
     check("one\x1etwo\n" in text, f"a message of two lines is one entry: {text!r}")
-    t = Terminal(["run", "--threads", "1"])
-    try:
+    with Terminal(["run", "--threads", "1"]) as t:
         t.ready()
         t.keys("Up", "Up")
         check(re.search(r">>> one\ntwo$", t.wait("two")), f"and comes back so: {t.screen()}")
@@ -380,16 +367,13 @@ def check_commands():
         t.ready()
         t.keys("C-d")
         t.wait("EXIT=")
-    finally:
-        t.close()
 
 
 def check_resize():
     """A narrower window breaks the line anew and leaves nothing of the old one behind; so does a wider one."""
     if is_windows:
         return
-    t = Terminal(["run", "--threads", "1", "--no-history"], width=90, height=24)
-    try:
+    with Terminal(["run", "--threads", "1", "--no-history"], width=90, height=24) as t:
         t.ready()
         words = " ".join(f"w{i:02}" for i in range(20))
         t.type(words)
@@ -404,8 +388,6 @@ def check_resize():
         t.ready()
         t.keys("C-d")
         t.wait("EXIT=")
-    finally:
-        t.close()
 
 
 def check_history():
@@ -420,8 +402,7 @@ def check_history():
 
     def leave(t):
         t.type("/bye")
-        t.keys("Enter")
-        check("EXIT=0" in t.wait("EXIT="), f"/bye: {t.screen()}")
+        t.leave("/bye", "Enter")
         t.close()
 
     t = session()
@@ -448,8 +429,7 @@ def check_history():
 def check_thoughts(folder):
     """Between <think> and </think>: not shown, or shown dimmed."""
     model = crafted.make(Path(folder) / "scripted")
-    t = Terminal(["run", ("Z:" if is_windows else "") + str(model), "--temp", "0"])
-    try:
+    with Terminal(["run", ("Z:" if is_windows else "") + str(model), "--temp", "0"]) as t:
         t.prompt(1)
         t.type("hello")
         t.keys("Enter")
@@ -466,17 +446,13 @@ def check_thoughts(folder):
             colours = t.screen("-e")
             check(re.search(r"\x1b\[2mTwo and two", colours) and not re.search(r"\x1b\[2mThe sum", colours), f"thoughts are dimmed: {colours!r}")
         t.type("/bye")
-        t.keys("Enter")
-        check("EXIT=0" in t.wait("EXIT="), "/bye")
-    finally:
-        t.close()
+        t.leave("/bye", "Enter")
 
 
 def check_minimind():
     """minimind2-small holds a conversation."""
     model = data / "models" / "minimind2-small-mlx-8bit"
-    t = Terminal(["run", model, "--temp", "0", "-n", "48"])  # a draw would depend on the last bit of the logits
-    try:
+    with Terminal(["run", model, "--temp", "0", "-n", "48"]) as t:  # a draw would depend on the last bit of the logits
         t.prompt(1)
         t.type("What is the capital of France?")
         t.keys("Enter")
@@ -486,10 +462,7 @@ def check_minimind():
         t.keys("Enter")
         check(len(FIGURES.findall(t.wait(FIGURES.pattern, 2))) == 2, f"minimind2, second turn: {t.screen()}")
         t.ready()
-        t.keys("C-d")
-        check("EXIT=0" in t.wait("EXIT="), "Ctrl-D leaves")
-    finally:
-        t.close()
+        t.leave("Ctrl-D leaves", "C-d")
 
 
 def pipe(*args, text=""):

@@ -14,6 +14,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from xml.etree import ElementTree
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from counting import HANG, check, finish, skip  # noqa: E402
@@ -279,7 +280,7 @@ def check_json():
     check(model["parameters"] == 7345408 and model["quantization"] == {"bits": 4, "group_size": 64, "mode": "affine"}, "the built-in model")
     findings = json.loads(expect(["doctor", "--json"], 0).stdout)
     topics = {f["topic"] for f in findings}
-    check(topics - {"xla"} == {"system", "processor", "features", "memory", "store", "gpu"}, f"doctor {findings}")  # xla: where Python has a plugin
+    check(topics - {"xla"} == {"system", "processor", "features", "memory", "models", "store", "gpu"}, f"doctor {findings}")  # xla: where Python has a plugin
     check(all(f["level"] == "ok" or f["fix"] for f in findings), "doctor: every finding that is not ok says what to do")
     families = json.loads(expect(["arch", "--json"], 0).stdout)
     check(all(f["model_type"] and f["title"] for f in families) and families, "arch")
@@ -293,6 +294,52 @@ def documented():
         cells = re.findall(r"^\| (`.*?) \|", section, re.M)
         fields[section.split("\n")[0]] = {name: cell.endswith("*") for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     return fields
+
+
+def check_plot():
+    """Bars in SVG: one for each case, as long as it is fast."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "speed.svg"
+        rows = json.loads(run("bench", "-p", "8,16", "-n", "4", "-r", "1", "-o", "json", "--plot", str(path)).stdout)
+        root = ElementTree.fromstring(path.read_text())
+        texts, bars = [t.text for t in root.iter() if t.tag.endswith("}text")], [float(t.get("width")) for t in root.iter() if t.tag.endswith("}rect")]
+        check(texts[0].startswith("built-in model") and texts[1::2] == ["pp8", "pp16", "tg4"] and len(bars) == 3, f"plot: {texts}")
+        rates = [r["tok_s"] for r in rows]
+        check(all(abs(b / 460 - rate / most) < 0.01 for b, rate, most in zip(bars, rates, [max(rates[:2])] * 2 + rates[2:])), f"plot: {bars} of {rates}")
+        r = run("bench", "-p", "4", "-n", "0", "-r", "1", "--plot", folder + "/no/such/x.svg")
+        check(r.returncode == 1 and "cannot write" in r.stderr and "no/such/x.svg" in r.stderr, f"plot: {r.returncode} {r.stderr}")
+
+
+def check_settings():
+    """The user's own file: its top for every command, a table for one, behind flags and the environment; mistakes are said with their line."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "mlxcel" / "config.toml"
+        path.parent.mkdir()
+        env = {"XDG_CONFIG_HOME": folder}
+
+        def said(text, *args, more=None):
+            path.write_text(text)
+            return run(*args, env={**env, **(more or {})})
+
+        def tokens(*args, **more):
+            return json.loads(said('max-tokens = 3\n[generate]\nmax-tokens = 5\n[bench]\nrepetitions = 1\n', "generate", "Once", "--json", "--ignore-eos", *args, **more).stdout)["completion_tokens"]
+        check(tokens() == 5, "a command's table before the top of the file")
+        check(tokens("-n", "2") == 2, "a flag before the file")
+        check(tokens(more={"MLXCEL_MAX_TOKENS": "4"}) == 4, "the environment before the file")
+        r = said("max-tokens = 3\n", "generate", "Once", "--json", "--ignore-eos")
+        check(json.loads(r.stdout)["completion_tokens"] == 3, f"the top of the file: {r.stderr}")
+        r = said("max-tokens = 3\nport = 99\n[serve]\nhost = \"0.0.0.0\"\n[models.x]\nmodel = \"built-in\"\n", "tokenize", "-p", "Hi")
+        check(r.returncode == 0, f"what others have is passed over: {r.stderr}")
+        r = said("[serve]\nport = 4321\n", "serve", "--check")
+        check(r.returncode == 0 and "4321" in r.stdout, f"serve reads it, too: {r.stdout} {r.stderr}")
+        (Path(folder) / "other.toml").write_text("max-tokens = 6\n")
+        r = said("max-tokens = 3\n", "generate", "Once", "--json", "--ignore-eos", "--config", folder + "/other.toml")
+        check(json.loads(r.stdout)["completion_tokens"] == 6, f"--config instead of it: {r.stderr}")
+        for text, line, words in (("max-token = 3\n", 1, "did you mean"), ("\n[generate]\nport = 1\n", 3, "unknown option --port"), ("[generate]\nmax-tokens = \"many\"\n", 2, "max-tokens"),
+                                  ("[serv]\nport = 1\n", 1, "means nothing here"), ("a = \n", 1, ""), ("[generate]\nhelp = true\n", 2, "belongs on the command line")):
+            r = said(text, "generate", "Once", "-n", "1")
+            check(r.returncode == 2 and f"config.toml:{line}: " in r.stderr and words in r.stderr and r.stderr.count("\n") == 1, f"{text!r}: {r.returncode} {r.stderr}")
+        check(said("nonsense", "help").returncode == 0 and said("nonsense", "version").returncode == 0, "help and version need no settings")
 
 
 def check_documented():
@@ -338,7 +385,23 @@ def check_scripts():
             ask = f'{script}\nCOMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[*]}} - 1)); _mlxcel; echo ${{COMPREPLY[*]}}'
             r = subprocess.run(["bash", "-c", ask], capture_output=True, text=True)
             check(r.stdout.strip() == answer, f"bash completes {words!r} to {r.stdout!r} {r.stderr!r}")
-    expect(["completions", "tcsh"], 2, err="there are bash, zsh and fish")
+        for words, answer in (("mlxcel bench --shape qwen3-0", "qwen3-0.6b"), ("mlxcel run --model acme/t", "acme/tiny"), ("mlxcel cp acme/t", "acme/tiny")):
+            ask = f'{script}\nmlxcel() {{ echo acme/tiny; }}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[*]}} - 1)); _mlxcel; echo ${{COMPREPLY[*]}}'
+            r = subprocess.run(["bash", "-c", ask], capture_output=True, text=True)
+            check(r.stdout.strip() == answer, f"bash completes {words!r} to {r.stdout!r} {r.stderr!r}")
+    check("'(mlxcel list --quiet 2>/dev/null)'" in run("completions", "fish").stdout and "_mlxcel_models" in run("completions", "zsh").stdout, "fish and zsh complete models")
+    check_powershell(expect(["completions", "powershell"], 0).stdout)
+    expect(["completions", "tcsh"], 2, err="there are bash, zsh, fish and powershell")
+
+
+def check_powershell(script):
+    """As far as it can be judged without the shell: its tables have every command, each key once in any case, and brackets that match."""
+    bare = re.sub(r"'[^']*'", "''", script)
+    check(all(bare.count(a) == bare.count(b) for a, b in ("{}", "()", "[]")), "PowerShell: brackets")
+    for table in re.findall(r"@\{\n(.*?)\n  \}", script, re.S):
+        keys = [m.lower() for m in re.findall(r"^    '([^']*)' = '[^']*'$", table, re.M)]
+        check(len(keys) == len(table.split("\n")) and len(set(keys)) == len(keys), f"PowerShell: keys {[k for k in keys if keys.count(k) > 1]}")
+    check("'bench --shape' = '" in script and "qwen3-0.6b" in script and "'run -m' = '*models*'" in script and "'chat' = 'run'" in script, "PowerShell: shapes, models and other names")
 
 
 def check_output():
@@ -496,6 +559,8 @@ def main():
     check_memory()
     check_json()
     check_documented()
+    check_plot()
+    check_settings()
     check_scripts()
     check_output()
     check_files()

@@ -19,7 +19,7 @@ static const char *const form_names[N_FORMS] = {"f32", "bf16", "linked f32", "li
 struct product {
     int32_t mode, bits, in, out;
     enum form form;
-    bool has_norm, is_f16; /* is_f16: scales and biases */
+    bool has_norm, is_f16; /* is_f16: plain weights, or scales and biases */
     bool has_residual;     /* linked */
 };
 
@@ -43,13 +43,14 @@ static bool is_bf16(enum form form) {
 
 /* ---- what is multiplied ---------------------------------------------------------------------------------------------- */
 
-/* Rows of bf16. */
+/* Rows of bf16 or f16. */
 static void make_plain(struct bench *b, const struct product *p) {
     for (int32_t i = 0; i < p->out; i++)
         for (int32_t k = 0; k < p->in; k++) {
-            uint16_t h = bf16_from_f32(draw(2, i * p->in + k));
+            float w = draw(2, i * p->in + k);
+            uint16_t h = p->is_f16 ? f16_from_f32(w) : bf16_from_f32(w);
             memcpy(b->packed + ((size_t)i * (size_t)p->in + (size_t)k) * 2, &h, 2);
-            b->w[i][k] = bf16_to_f32(h);
+            b->w[i][k] = p->is_f16 ? f16_to_f32(h) : bf16_to_f32(h);
         }
 }
 
@@ -102,7 +103,7 @@ static void make_x(struct bench *b, const struct product *p, uint32_t tag) {
 /* ---- running --------------------------------------------------------------------------------------------------------- */
 
 static struct k_instr instr_of(const struct bench *b, const struct product *p) {
-    struct k_instr in = {.kind = K_STEP_LINEAR, .reads = -1};
+    struct k_instr in = {.kind = K_STEP_LINEAR};
     bool is_plain = p->mode == K_PLAIN;
     int32_t n_tiles = p->out / TILE, tile_bytes = p->in / UNIT * (codes_bytes(p) + META);
     in.u.linear = (struct k_step_linear){
@@ -145,7 +146,7 @@ static int launch(struct bench *b, const struct product *p, struct err *err) {
     struct k_instr in = instr_of(b, p);
     struct launch l;
     int32_t depth;
-    cuda_links_find(&in, 1);
+    cuda_links_find(&in, &(struct step_values){.reads = -1}, 1);
     if (p->form >= LINK_F32) in.u.linear.x_link = b->x;
     if (p->has_residual) in.u.linear.residual_link = b->residual, in.u.linear.residual_scale = 1;
     if (!cuda_list_fits(b->c, &in, 1, &l, &depth)) return err_set(err, ERR_EINTERNAL, "kernels/one.cu does not take this product");
@@ -192,7 +193,10 @@ static int compare(struct bench *b, const struct product *p, struct err *err) {
         for (int32_t k = 0; k < p->in; k++) {
             double x = (double)b->x_f32[k] * (p->has_norm ? (double)b->norm_f32[k] : 1.0), w = b->w[i][k];
             want += x * w;
-            error += fabs(w) * (p->mode == K_PLAIN ? fabs(x) / 256 : largest[k / UNIT] / 65000) + fabs(w * x) * 2e-6;
+            error += fabs(w) * (p->mode != K_PLAIN ? largest[k / UNIT] / 65000
+                                : p->is_f16        ? fabs(x) / 2048 + largest[k / UNIT] * 1e-7
+                                                   : fabs(x) / 256) +
+                     fabs(w * x) * 2e-6;
         }
         want = want * factor + (p->has_residual ? (double)draw(8, i) : 0.0);
         if (!(fabs((double)b->y_f32[i] - want) <= error * factor))
@@ -279,7 +283,7 @@ static void check_all(struct bench *b) {
                             .form = (enum form)(i / 24 % N_FORMS),
                             .has_norm = i / 96 % 2};
         if (p.has_norm && is_bf16(p.form)) continue; /* nobody makes that */
-        p.is_f16 = p.mode == K_AFFINE && p.in == 128;
+        p.is_f16 = p.in == 128 || (p.mode == K_PLAIN && p.form == LINK_F32);
         p.has_residual = p.in == 1088;
         struct err err = {0};
         note(check_product(b, &p, &err), "product", &p, &err);

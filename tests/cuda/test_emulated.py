@@ -21,12 +21,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SMALL = "-DMLXCEL_SMALL_SHARED"
 GPUS = [("data centre", [], "sms=8;late;report"), ("GeForce", [SMALL], "sms=28;shared=101376;late;report"), ("three multiprocessors", [SMALL], "sms=3;shared=84000;late;report"),
         ("rings of one place", [SMALL], "sms=5;shared=64704;late;report")]
-FIXTURE = "tests/golden/quant/affine-4-g64"
+FIXTURES = ["affine-4-g64", "affine-8-g64", "affine-3-g128", "affine-5-g64", "mixed"]
 GENERATE = ["generate", "--tokens", "1,2,3,40,50", "-n", "6"]
 
 
-def execute(command, folder=None, limits=""):
-    env = dict(os.environ, EMU_CUDA=limits)
+def execute(command, folder=None, limits="", **more):
+    env = dict(os.environ, EMU_CUDA=limits, **more)
     if folder:
         env["LD_LIBRARY_PATH"] = folder
     run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=ROOT, timeout=600)
@@ -41,8 +41,9 @@ def ran_one(words):
 def check_gpu(build, folder, limits, cpu_text):
     rc, out, err = execute([f"{build}/cuda_one"], folder, limits)
     yield "products", rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed", out, re.M), out + err
-    rc, out, err = execute([f"{build}/golden_tests", "--backend", "cuda", "--precision", "auto", "--close", FIXTURE], folder, limits)
-    yield "golden model", rc == 0 and ran_one(err), out + err
+    for name in FIXTURES if "sms=8" in limits else FIXTURES[:2]:
+        rc, out, err = execute([f"{build}/golden_tests", "--backend", "cuda", "--precision", "auto", "--close", f"tests/golden/quant/{name}"], folder, limits)
+        yield f"golden model {name}", rc == 0 and ran_one(err), out + err
     rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda"], folder, limits)
     yield "tokens", rc == 0 and out == cpu_text and ran_one(err), f"{out!r}, on the CPU {cpu_text!r}\n{err}"
     rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda"], folder, limits + ";lost")
@@ -61,20 +62,24 @@ def check_faults(build, folder, cpu_text):
     yield "a model that is too large", rc == 1 and not out and "are free on the GPU" in err and "--device cpu" in err, out + err
     rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda", "--force"], folder, "sms=4;memory=258")
     yield "the same by force", rc == 1 and not out and "GPU 0 (emulator) has too little memory for" in err and "GiB wanted" in err, out + err
+    rc, out, err = execute([f"{build}/unit_tests", "device.turn_by_turn"], folder, "sms=4", MLXCEL_TEST_DEVICE="cuda")
+    yield "two models on one GPU", rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed", out, re.M), out + err
     rc, out, err = execute([f"{build}/checkkern", "--cuda", "--only", "experts"], folder, "sms=4;report")
     yield "experts", rc == 0 and "0 failed" in out and all(f"experts_{k}_{f} " in err for k in ("few_down", "many_down") for f in ("t4", "8", "16", "fp4")) and all(f"experts_some_down_4_{n} " in err for n in (4, 8)), out + err
     rc, out, err = execute([sys.executable, "tests/server/test_slots.py", f"{build}/mlxcel", "cuda"], folder, "sms=4")
     yield "slots that are saved and restored", rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed", out, re.M), out + err
     yield from check_servers(build, folder)
+    yield from check_grammar(build, folder)
 
 
-def ask_server(build, folder, limits, prompts, stop, *options):
-    """A server's answers (status, text), then its exit code and messages; stop: it is told to end."""
+def ask_server(build, folder, limits, prompts, stop, *options, device="cuda"):
+    """A server's answers (status, text) to prompts or whole requests, then its exit code and messages; stop: it is told to end."""
     env = dict(os.environ, LD_LIBRARY_PATH=folder, EMU_CUDA=limits)
-    server = subprocess.Popen([f"{build}/mlxcel", "serve", "--device", "cuda", "--port", "0", "--log-format", "json", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=ROOT)
+    server = subprocess.Popen([f"{build}/mlxcel", "serve", "--device", device, "--port", "0", "--log-format", "json", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=ROOT)
     url, answers = json.loads(server.stdout.readline())["url"] + "/v1/completions", []
     for prompt in prompts:
-        ask = urllib.request.Request(url, json.dumps({"prompt": prompt, "max_tokens": 4}).encode(), {"Content-Type": "application/json"})
+        body = prompt if isinstance(prompt, dict) else {"prompt": prompt, "max_tokens": 4}
+        ask = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
         try:
             with urllib.request.urlopen(ask, timeout=100) as reply:
                 answers.append((reply.status, reply.read().decode()))
@@ -102,6 +107,16 @@ def check_servers(build, folder):
     answers, _, words = ask_server(build, folder, "sms=4", ["One two three four five six seven eight nine ten eleven twelve."], True, "--batch-size", "8")
     yield "a prompt in chunks, of which only the last has logits", answers and answers[0][0] == 200, f"{answers} {words}"
     yield "memory that a server gives back", rc == 0 and "emu: 0 pieces of memory left" in err, f"{rc} {err}"
+
+
+def check_grammar(build, folder):
+    """Answers of one request that obey the same grammar share masks: they are the CPU's, each another."""
+    body = {"prompt": "A", "n": 4, "seed": 5, "temperature": 1, "guided_regex": "[a-d]{3}x[0-9]{2}", "max_tokens": 12}
+    texts = []
+    for device in "cpu", "cuda":
+        answers, _, words = ask_server(build, folder, "sms=4", [body], True, "--precision", "exact", device=device)
+        texts.append([c["text"] for c in json.loads(answers[0][1])["choices"]] if answers[0][0] == 200 else words)
+    yield "answers that obey one grammar", texts[0] == texts[1] and len(set(texts[0])) > 1 and all(re.fullmatch(body["guided_regex"], t) for t in texts[0]), str(texts)
 
 
 def skip(why):

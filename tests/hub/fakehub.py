@@ -74,6 +74,7 @@ class Hub:
     def __init__(self, host="127.0.0.1", tls=None, second="127.0.0.2"):
         self.repos, self.faults, self.log, self.lock = {}, [], [], threading.Lock()
         self.list_faults, self.token = [], None
+        self.search = None  # the text that answers searches, instead of what is there
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -120,6 +121,8 @@ class Hub:
         with self.lock:
             self.log.append((h.headers.get("Host"), h.path, dict(h.headers), h.command))
         path = urllib.parse.unquote(h.path.split("?")[0])
+        if path == "/api/models":
+            return self.send_found(h, dict(urllib.parse.parse_qsl(h.path.partition("?")[2])))
         found = re.fullmatch(r"/api/models/([^/]+/[^/]+)/revision/(.+)", path)
         if found:
             return self.send_list(h, *found.groups())
@@ -130,6 +133,22 @@ class Hub:
         if found:
             return self.send_file(h, self.repos[found.group(1)]["files"][found.group(2)], found.group(2))
         self.refuse(h, 404)
+
+    def send_found(self, h, asked):
+        """A search: by words in names, owner and tag. What a repository has under "found" goes out with it."""
+        if self.search is not None:
+            return self.send_text(h, self.search)
+        rows = [{"id": name, "downloads": 0, "likes": 0, "gated": False, "tags": ["mlx"], **repo.get("found", {})} for name, repo in self.repos.items()]
+        rows = [r for r in rows if all(w in r["id"].lower() for w in asked.get("search", "").lower().split()) and asked.get("filter", "mlx") in r["tags"]
+                and r["id"].startswith(asked.get("author", ""))]
+        return self.send_text(h, json.dumps(sorted(rows, key=lambda r: -r["downloads"])[:int(asked["limit"])]))
+
+    def send_text(self, h, text):
+        body = text.encode()
+        h.send_response(200)
+        h.send_header("Content-Length", str(len(body)))
+        h.end_headers()
+        h.wfile.write(body)
 
     def refuse(self, h, status, code=None, headers=()):
         body = json.dumps({"error": "no"}).encode()

@@ -338,6 +338,48 @@ def test_short_names(b):
     check(r.returncode == 1 and "--offline" in r.stderr and "docs/offline.md" in r.stderr and "trying again" not in r.stderr, f"no network is said at once: {r}")
 
 
+def test_search(b):
+    home = b.home()
+    b.hub.repos[MODEL]["found"] = {"downloads": 900, "likes": 7}
+    b.hub.repos["acme/big"]["found"] = {"downloads": 20, "tags": ["gguf"], "gated": "auto"}
+    b.run(home, "download", MODEL)
+    r = b.run(home, "search", "qwen3", "--json")
+    rows = json.loads(r.stdout or "[]")
+    check(rows == [{"name": MODEL, "short_name": "qwen3:0.6b", "downloads": 900, "likes": 7, "gated": False, "stored": True}], f"search: {r.stdout} {r.stderr}")
+    r = b.run(home, "search", "--kind", "any", "--most", "1")
+    check(r.returncode == 0 and r.stdout.count("\n") == 2 and MODEL in r.stdout and "in the store" in r.stdout, f"the most downloaded one: {r.stdout}")
+    r = b.run(home, "search", "big", "--kind", "gguf", "--owner", "acme")
+    check("acme/big" in r.stdout and "terms have to be accepted" in r.stdout, f"by kind and owner: {r.stdout}")
+    asked = b.hub.log[-1][1]
+    check("search=big" in asked and "filter=gguf" in asked and "author=acme" in asked and "limit=20" in asked, f"asked for: {asked}")
+    r = b.run(home, "search", "a b&limit=9", "c/d")
+    check("search=a%20b%26limit%3D9%20c%2Fd" in b.hub.log[-1][1] and r.returncode == 0 and r.stdout == "" and "nothing found" in r.stderr, f"odd words: {b.hub.log[-1][1]} {r.stderr}")
+    bad = [{"id": "no owner"}, {"id": "a/\x1b[2Jb"}, {"id": "../../etc"}, {"id": "good/one"}, {"id": 7}, "text"]
+    for text, want in (("{}", "does not answer a search with a list"), ("[" * 5000, "nested too deeply"), ("no json", "what the hub found")):
+        b.hub.search = text
+        r = b.run(home, "search", "x")
+        check(r.returncode and want in r.stderr, f"a bad answer: {text[:20]} {r.stderr}")
+    b.hub.search = json.dumps(bad)
+    r = b.run(home, "search", "x", "--json")
+    check([m["name"] for m in json.loads(r.stdout)] == ["good/one"], f"names that are none are passed over: {r.stdout} {r.stderr}")
+    b.hub.search = None
+    r = b.run(home, "search", "x", "--offline")
+    check(r.returncode and "exclude each other" in r.stderr, f"offline: {r.stderr}")
+
+
+def test_copy(b):
+    home = b.home()
+    b.run(home, "download", MODEL)
+    r = b.run(home, "cp", "qwen3:0.6b", "acme/mine")
+    check(r.returncode == 0 and r.stdout.strip() == b.path(home, "acme/mine"), f"cp: {r.stdout} {r.stderr}")
+    b.same(home, "acme/mine", b.tiny, ["config.json", "model.safetensors"], "the copy")
+    r = b.run(home, "show", "acme/mine", "--verify")
+    check(r.returncode == 0 and "complete" in r.stdout, f"the copy is whole: {r.stdout} {r.stderr}")
+    for args, want in ((("nothing/here", "acme/x"), "the store has no model nothing/here"), (("acme/mine", MODEL), "has mlx-community"), (("acme/mine", "a/b/c"), "a/b/c")):
+        r = b.run(home, "cp", *args)
+        check(r.returncode and want in r.stderr, f"cp {args}: {r.stderr}")
+
+
 def test_no_models(b):
     """Files that are no models are called what they are."""
     with tempfile.TemporaryDirectory() as folder:
@@ -746,7 +788,7 @@ def main():
     parser.add_argument("--only")
     args = parser.parse_args()
     b = Bench(os.path.abspath(args.program))
-    parts = [test_journey, test_selection, test_variants, test_faults, test_refusals, test_token, test_names, test_short_names, test_no_models, test_store, test_places, test_commands, test_hf_cache,
+    parts = [test_journey, test_selection, test_variants, test_faults, test_refusals, test_token, test_names, test_short_names, test_search, test_copy, test_no_models, test_store, test_places, test_commands, test_hf_cache,
              test_two,
              test_tls, test_proxy, test_terminal, test_kills]
     try:

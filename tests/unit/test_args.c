@@ -131,7 +131,7 @@ static void mistakes_name_the_cure(void) {
     expect_message("mlxcel version --no-json=1", "--no-json takes no value");
     expect_message("mlxcel version --no-log-level", "unknown option --no-log-level; did you mean --log-level?");
     expect_message("mlxcel version extra", "version: unexpected argument 'extra'; see 'mlxcel version --help'");
-    expect_message("mlxcel completions", "completions needs bash|zsh|fish; see 'mlxcel completions --help'");
+    expect_message("mlxcel completions", "completions needs bash|zsh|fish|powershell; see 'mlxcel completions --help'");
     expect_message("mlxcel --json", "expected a command before --json; 'mlxcel help' lists them");
 }
 

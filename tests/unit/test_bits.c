@@ -22,10 +22,14 @@ static uint64_t logits_hash(int32_t n_threads, bool no_fuse) {
     struct session *s;
     struct err err;
     int32_t tokens[24];
-    CHECK_OK(session_open(
-                 &(struct session_options){
-                     .precision = SESSION_EXACT, .n_threads = n_threads, .context = 64, .n_rows = 16, .n_logits = -1, .no_fuse = no_fuse},
-                 &s, &err),
+    CHECK_OK(session_open(&(struct session_options){.device = "cpu",
+                                                    .precision = SESSION_EXACT,
+                                                    .n_threads = n_threads,
+                                                    .context = 64,
+                                                    .n_rows = 16,
+                                                    .n_logits = -1,
+                                                    .no_fuse = no_fuse},
+                          &s, &err),
              err);
     for (int32_t i = 0; i < 24; i++) tokens[i] = 17 + i * 151;
     struct digest d = {.vocab = session_vocab(s)};
@@ -58,7 +62,8 @@ static uint64_t fast_hash(enum made_up made_up, int32_t n_threads, int32_t n_row
     struct session *s;
     struct err err;
     static int32_t tokens[N];
-    struct session_options o = {.n_threads = n_threads, .context = n + 6, .n_rows = n_rows, .n_logits = -1, .kv_bits = kv_bits};
+    struct session_options o = {
+        .device = "cpu", .n_threads = n_threads, .context = n + 6, .n_rows = n_rows, .n_logits = -1, .kv_bits = kv_bits};
     if (made_up) o.shape = "tiny", o.bits = made_up == MADE_F32 ? 32 : 16, o.f16 = made_up == MADE_F16;
     CHECK_OK(session_open(&o, &s, &err), err);
     for (int32_t i = 0; i < n; i++) tokens[i] = (17 + i * 151) % session_vocab(s);

@@ -493,8 +493,8 @@ static void embedded(void) {
     }
 }
 
-/* Two wide products of one input, one with a bias, one product that is not: the list as cuda_widen leaves it for that many rows. */
-static void widened(struct cuda *c, int32_t rows, bool exact) {
+/* Two wide products of one input, one with a bias, one product that is not: the list as cuda_split_wide leaves it for that many rows. */
+static void split_wide(struct cuda *c, int32_t rows, bool exact) {
     static const struct weight table = {.n_experts = 1, .out = 10, .in = 64}, up = {.n_experts = 1, .out = 32, .in = 64},
                                odd = {.n_experts = 1, .out = 64, .in = 32}, bias = {.n_experts = 1, .out = 1, .in = 32};
     struct oplist *l = &c->base.list;
@@ -506,7 +506,7 @@ static void widened(struct cuda *c, int32_t rows, bool exact) {
     struct tensor a = op_linear(l, x, &(struct linear_args){&up, &bias, 1}), b = op_linear(l, x, &(struct linear_args){&up, NULL, 1});
     op_linear(l, op_add(l, a, b, NULL), &(struct linear_args){&odd, NULL, 0});
     CHECK(l->err.code == 0);
-    CHECK_INT(cuda_widen(c), !exact);
+    CHECK_INT(cuda_split_wide(c), !exact);
 }
 
 static void wide_products(void) {
@@ -515,7 +515,7 @@ static void wide_products(void) {
     struct cuda *c = bare_backend();
     const struct oplist *l = &c->base.list;
     for (int i = 0; i < 4; i++) {
-        widened(c, rows[i], false);
+        split_wide(c, rows[i], false);
         CHECK_INT(l->n_ops, 8);
         for (int k = 0; k < 8; k++) CHECK_INT(l->ops[k].kind, kinds[k]);
         const struct op *terms = &l->ops[1], *first = &l->ops[2], *sum = &l->ops[3], *second = &l->ops[4];
@@ -526,18 +526,29 @@ static void wide_products(void) {
         CHECK(l->ops[6].in[0].id == sum->out[0].id && l->values[sum->out[0].id - 1].first_op == 3);
         CHECK(l->values[terms->out[0].id - 1].last_op == 4 && l->values[l->ops[0].out[0].id - 1].last_op == 1);
     }
-    widened(c, 6, false);
+    split_wide(c, 6, false);
     CHECK(!step_linear_fits(c, &l->ops[2])); /* twelve rows: more than a decode step's kernels take */
-    widened(c, 9, true);
+    split_wide(c, 9, true);
     CHECK(l->n_ops == 5 && l->ops[1].arg.linear.wide && !cuda_may_round(c, &l->ops[1]));
     free_backend(c);
 }
 
-/* A layer of 64 elements with one cached head and two queries of 16: qkv, attention, o, gate and up, down. Addresses are made up. */
+/* A layer of 64 elements with one cached head and two queries of 16: qkv, attention, o, gate and up, down. Addresses are made up, and values have
+ * their numbers. */
 enum { AT_X = 0x1000, AT_QKV = 0x2000, AT_HEADS = 0x3000, AT_SUM = 0x4000, AT_INNER = 0x5000, AT_NEXT = 0x6000 };
+enum { X = 1, QKV, HEADS, SUM, INNER, NEXT };
+
+struct layer {
+    struct k_instr in[5];
+    struct step_values values[5];
+};
+
+static struct tensor value_of(int32_t id, int64_t offset, int32_t width, int64_t stride) {
+    return (struct tensor){.id = id, .offset = offset, .rows = 1, .heads = 1, .width = width, .row_stride = stride};
+}
 
 static struct k_instr product_from(CUdeviceptr x, int32_t x_dtype, int64_t in, CUdeviceptr y, int32_t y_dtype, int64_t out) {
-    struct k_instr i = {.kind = K_STEP_LINEAR, .reads = 1};
+    struct k_instr i = {.kind = K_STEP_LINEAR};
     struct k_step_linear *l = &i.u.linear;
     l->w.in = in, l->w.out = out, l->w.mode = K_AFFINE, l->w.group = 64, l->w.tile_bytes = in / 64 * 576;
     l->x = x, l->x_stride = in, l->x_dtype = x_dtype;
@@ -546,35 +557,45 @@ static struct k_instr product_from(CUdeviceptr x, int32_t x_dtype, int64_t in, C
     return i;
 }
 
-static void layer(struct k_instr in[5]) {
+static void layer(struct layer *l) {
+    struct k_instr *in = l->in;
     in[0] = product_from(AT_X, K_F32, 64, AT_QKV, K_F32, 64);
-    in[0].reads = 3;
-    in[1] = (struct k_instr){.kind = K_STEP_ATTN, .reads = 1};
+    l->values[0] = (struct step_values){.x = value_of(X, 0, 64, 64), .y = value_of(QKV, 0, 64, 64), .reads = 3};
+    in[1] = (struct k_instr){.kind = K_STEP_ATTN};
     struct k_step_attn *a = &in[1].u.attn;
     a->c.heads = 1, a->c.k_width = 16, a->group = 2, a->rows = 1;
     a->q = AT_QKV, a->k = AT_QKV + 32 * 4, a->v = AT_QKV + 48 * 4;
     a->q_row = a->k_row = a->v_row = 64;
     a->y = AT_HEADS, a->y_row = 32, a->y_dtype = K_BF16;
+    l->values[1] = (struct step_values){.x = value_of(QKV, 0, 16, 64),
+                                        .k = value_of(QKV, 32, 16, 64),
+                                        .v = value_of(QKV, 48, 16, 64),
+                                        .y = value_of(HEADS, 0, 32, 32),
+                                        .reads = 1};
     in[2] = product_from(AT_HEADS, K_BF16, 32, AT_SUM, K_F32, 64);
     in[2].u.linear.residual = AT_X, in[2].u.linear.residual_stride = 64;
-    in[2].reads = 2;
+    l->values[2] = (struct step_values){
+        .x = value_of(HEADS, 0, 32, 32), .residual = value_of(X, 0, 64, 64), .y = value_of(SUM, 0, 64, 64), .reads = 2};
     in[3] = product_from(AT_SUM, K_F32, 64, AT_INNER, K_BF16, 256);
     in[3].u.linear.glu_inner = 128, in[3].u.linear.y_stride = 128;
+    l->values[3] = (struct step_values){.x = value_of(SUM, 0, 64, 64), .y = value_of(INNER, 0, 128, 128), .reads = 1};
     in[4] = product_from(AT_INNER, K_BF16, 128, AT_NEXT, K_F32, 64);
     in[4].u.linear.residual = AT_SUM, in[4].u.linear.residual_stride = 64;
-    in[4].reads = -1;
+    l->values[4] = (struct step_values){
+        .x = value_of(INNER, 0, 128, 128), .residual = value_of(SUM, 0, 64, 64), .y = value_of(NEXT, 0, 64, 64), .reads = -1};
 }
 
 static void links(void) {
-    struct k_instr in[5];
-    layer(in);
-    size_t bytes = cuda_links_find(in, 5);
+    struct layer of;
+    struct k_instr *in = of.in;
+    layer(&of);
+    size_t bytes = cuda_links_find(in, of.values, 5);
     CHECK_INT((int64_t)bytes, 8 * 64 * 8);
     for (int i = 0; i < 5; i++) CHECK(in[i].number == i && !in[i].waits);
     const struct k_stream *both = &in[3].stream, *one = &in[4].stream; /* tiles of gate and up are eight apart; neighbours */
     CHECK(both->parts == 2 && both->second == 8 * 576 && both->pair_bytes == 576 && both->units == 1 && in[1].stream.units == 0);
     CHECK(one->parts == 1 && one->second == 1152 && one->pair_bytes == 2304 && one->units == 2);
-    cuda_links_place(in, 5, 0x100000, bytes);
+    cuda_links_place(in, of.values, 5, 0x100000, bytes);
     const struct k_step_linear *o = &in[2].u.linear, *down = &in[4].u.linear;
     CHECK(!in[0].u.linear.x_link && in[0].u.linear.x == AT_X);     /* older than the list */
     CHECK(in[0].u.linear.y_link == 0x100000 && !in[0].u.linear.y); /* all that read it are linked */
@@ -582,12 +603,16 @@ static void links(void) {
     CHECK(o->x_link == in[1].u.attn.y_link && o->x_maker == 1 && !o->residual_link && o->residual == AT_X);
     CHECK(down->residual_link == o->y_link && down->residual_maker == 2 && down->x_maker == 3);
     CHECK(!down->y_link && down->y == AT_NEXT); /* read outside */
-    layer(in);
-    in[3].u.linear.x = AT_X; /* not what stands right before it: it waits for all blocks */
-    in[4].u.linear.residual_stride = 65;
-    cuda_links_place(in, 5, 0x100000, cuda_links_find(in, 5));
+    layer(&of);
+    of.values[3].x.id = X;                 /* not what stands right before it: it waits for all blocks */
+    of.values[4].residual.row_stride = 65; /* not the whole of what was made */
+    cuda_links_place(in, of.values, 5, 0x100000, cuda_links_find(in, of.values, 5));
     CHECK(!in[2].waits && in[3].waits && in[4].waits && !in[3].u.linear.x_link && !in[4].u.linear.residual_link);
     CHECK(in[2].u.linear.y == AT_SUM && !in[2].u.linear.y_link && in[4].u.linear.x_link);
+    layer(&of);
+    in[4].u.linear.residual = AT_QKV; /* memory that another value had before: who made it is known by its number alone */
+    cuda_links_place(in, of.values, 5, 0x100000, cuda_links_find(in, of.values, 5));
+    CHECK(!in[4].waits && in[4].u.linear.residual_maker == 2);
 }
 
 /* Which lists the kernels of one row take. */
@@ -595,9 +620,10 @@ static void lists_of_one_row(void) {
     struct cuda *c = bare_backend();
     struct launch l;
     int32_t depth;
-    struct k_instr in[5];
+    struct layer of;
+    struct k_instr *in = of.in;
     c->gpu->n_sm = 132, c->gpu->shared_max = 232448;
-    layer(in);
+    layer(&of);
     in[1].u.attn.c.k_width = 64, in[1].u.attn.sets = 2, in[1].u.attn.per_item = 1, in[1].u.attn.splits = 1;
     CHECK(!cuda_list_fits(c, in, 5, &l, &depth)); /* not compiled for this GPU */
     c->gpu->functions[KERNEL_one_4_64] = (CUfunction)(void *)c;

@@ -14,20 +14,23 @@ struct side {
     int32_t tokens[N_JOBS][N_NEW], n[N_JOBS];
 };
 
+static const char *backend_name(void) {
+    const char *name = os_env("MLXCEL_TEST_DEVICE");
+    return name ? name : "cpu";
+}
+
 static struct device *open_device(uint64_t limit) {
     struct device *d;
     struct err err;
-    const char *name = os_env("MLXCEL_TEST_DEVICE");
-    CHECK_OK(
-        device_open(backend_find(str_of(name ? name : "cpu")), &(struct device_options){.n_threads = 2, .memory_limit = limit}, &d, &err),
-        err);
+    const struct backend_type *type = backend_find(str_of(backend_name()));
+    CHECK_OK(device_open(type, &(struct device_options){.n_threads = 2, .memory_limit = limit}, &d, &err), err);
     return d;
 }
 
 static int open_side(struct side *s, const char *shape, struct device *d, struct err *err) {
     struct session_options o = {.shape = shape, .bits = 4, .seed = 3, .n_seqs = 2, .n_rows = 64, .context = 128, .n_queue = -1};
     o.shared_device = d;
-    o.backend = os_env("MLXCEL_TEST_DEVICE");
+    o.backend = backend_name();
     *s = (struct side){.shape = shape};
     return session_open(&o, &s->session, err);
 }

@@ -1,6 +1,7 @@
 /* The hub's parts that need no network: names, URLs and headers, journals of partial files, digests, manifests, the progress line. */
 #include "unit.h"
 
+#include "hub/address.h"
 #include "hub/digest.h"
 #include "hub/http.h"
 #include "hub/part.h"
@@ -50,6 +51,14 @@ static void short_names(void) {
     CHECK_STR(hub_short_of(&a, STR("mlx-community/Qwen3-0.6B-4bit")), STR("qwen3:0.6b"));
     CHECK(!hub_short_of(&a, STR("mlx-community/Qwen3-0.6B-8bit")).p);
     arena_free(&a);
+    struct sb out = {0};
+    CHECK(hub_short_fitting(500000000, &out) == 0 && out.n == 0); /* half a gigabyte is for the cache alone */
+    CHECK(hub_short_fitting(UINT64_C(2) << 30, &out) == 4);
+    CHECK_STR(sb_str(&out), STR("qwen3:1.7b, qwen2.5:1.5b, llama3.2:1b, gemma3:1b"));
+    sb_clear(&out);
+    hub_short_fitting(UINT64_C(18) << 30, &out); /* 30b-a3b is smaller than 32b */
+    CHECK(str_starts(sb_str(&out), STR("qwen3:30b-a3b, ")));
+    sb_free(&out);
 }
 
 static void file_names(void) {
@@ -359,9 +368,65 @@ static void a_name_that_nobody_answers(void) {
     arena_free(&a);
 }
 
+static void public_addresses(void) {
+    static const struct {
+        unsigned char bytes[16];
+        int n;
+        bool is_public;
+    } rows[] = {
+        {{8, 8, 8, 8}, 4, true},
+        {{1, 1, 1, 1}, 4, true},
+        {{100, 63, 255, 255}, 4, true},
+        {{100, 128, 0, 1}, 4, true},
+        {{172, 15, 0, 1}, 4, true},
+        {{172, 32, 0, 1}, 4, true},
+        {{192, 167, 1, 1}, 4, true},
+        {{198, 20, 0, 1}, 4, true},
+        {{223, 255, 255, 255}, 4, true},
+        {{0, 0, 0, 0}, 4, false},
+        {{10, 255, 0, 1}, 4, false},
+        {{100, 64, 0, 1}, 4, false},
+        {{127, 0, 0, 1}, 4, false},
+        {{127, 255, 0, 1}, 4, false},
+        {{169, 254, 169, 254}, 4, false},
+        {{172, 16, 0, 1}, 4, false},
+        {{172, 31, 255, 255}, 4, false},
+        {{192, 0, 0, 8}, 4, false},
+        {{192, 0, 2, 1}, 4, false},
+        {{192, 88, 99, 1}, 4, false},
+        {{192, 168, 1, 1}, 4, false},
+        {{198, 19, 0, 1}, 4, false},
+        {{198, 51, 100, 1}, 4, false},
+        {{203, 0, 113, 9}, 4, false},
+        {{224, 0, 0, 1}, 4, false},
+        {{240, 0, 0, 1}, 4, false},
+        {{255, 255, 255, 255}, 4, false},
+        {{0x20, 0x01, 0x48, 0x60, 0x48, 0x60, [15] = 0x88}, 16, true},
+        {{0x2A, 0x00, 0x14, 0x50, [15] = 1}, 16, true},
+        {{[10] = 0xFF, [11] = 0xFF, [12] = 8, [13] = 8, [14] = 8, [15] = 8}, 16, true},
+        {{[15] = 0}, 16, false},
+        {{[15] = 1}, 16, false},
+        {{[10] = 0xFF, [11] = 0xFF, [12] = 127, [15] = 1}, 16, false},
+        {{[12] = 8, [13] = 8, [14] = 8, [15] = 8}, 16, false},   /* ::8.8.8.8 */
+        {{0, 0x64, 0xFF, 0x9B, [12] = 10, [15] = 1}, 16, false}, /* through NAT64 */
+        {{0x20, 0x01, 0, 0, [15] = 1}, 16, false},               /* Teredo */
+        {{0x20, 0x01, 0x0D, 0xB8, [15] = 1}, 16, false},         /* documentation */
+        {{0x20, 0x02, 127, 0, 0, 1, [15] = 1}, 16, false},       /* 6to4 */
+        {{0x3F, 0xFF, 0x0A, [15] = 1}, 16, false},
+        {{0xFC, 0, [15] = 1}, 16, false},
+        {{0xFD, 0x12, [15] = 1}, 16, false},
+        {{0xFE, 0x80, [15] = 1}, 16, false},
+        {{0xFF, 0x02, [15] = 1}, 16, false},
+        {{8, 8, 8, 8}, 0, false},
+        {{8, 8, 8, 8}, 5, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) CHECK_INT(address_is_public(rows[i].bytes, rows[i].n), rows[i].is_public);
+}
+
 static const struct unit_case cases[] = {{"model_names", model_names},
                                          {"short_names", short_names},
                                          {"file_names", file_names},
+                                         {"public_addresses", public_addresses},
                                          {"origins", origins},
                                          {"digests", digests},
                                          {"journals", journals},

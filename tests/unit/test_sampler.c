@@ -7,6 +7,7 @@
 #include "engine/sampler.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { VOCAB = 8, N_DRAWS = 20000 };
 
@@ -232,7 +233,7 @@ static void wide_rows(void) {
 
 /* ---- the quick orders against a plain one ------------------------------------------------------------------------------ */
 
-enum { N_WIDE = 20000 };
+enum { N_WIDE = 20000, N_WIDEST = 70000 };
 
 struct plain {
     int32_t id;
@@ -263,7 +264,7 @@ static double plain_weigh(struct plain *c, int32_t n, double temperature) {
 
 /* top-k, top-p and a draw, with everything sorted by the C library first. */
 static int32_t plain_choice(const float *row, int32_t n, const struct sampler_params *p, int32_t n_history) {
-    static struct plain c[N_WIDE];
+    static struct plain c[N_WIDEST];
     int32_t kept = 0, last = 0;
     for (int32_t i = 0; i < n; i++)
         if (row[i] > -INFINITY) c[kept++] = (struct plain){i, row[i], 0};
@@ -353,6 +354,52 @@ static void typical_after_top_k(void) {
     sampler_work_destroy(w);
 }
 
+/* Tens of thousands hold the mass: where the cut is looked for comes from a sample. */
+static void cuts_of_flat_rows(void) {
+    static float row[N_WIDEST];
+    static const float shares[] = {0.5f, 0.9f, 0.99f};
+    struct sampler_work *work = sampler_work_create(N_WIDEST);
+    struct err err;
+    const int32_t history[] = {1, 2, 3};
+    for (uint64_t i = 0; i < N_WIDEST; i++) row[i] = wide_logit(0, hash_pair(8, i)) + wide_logit(0, hash_pair(9, i));
+    for (uint64_t i = 0; i < 6; i++) {
+        struct sampler_params p = sampler_defaults();
+        p.temperature = i % 2 ? 1.5f : 1;
+        p.top_p = shares[i % 3];
+        p.seed = hash_mix(i + 1);
+        CHECK_INT(
+            sampler_choose(work, &p, &(struct sampler_input){.logits = row, .history = history, .n_history = 3, .n_prompt = 1}, NULL, &err),
+            plain_choice(row, N_WIDEST, &p, 3));
+    }
+    sampler_work_destroy(work);
+}
+
+/* Who asks for log-probabilities gets the same tokens, and the row is as it was. */
+static void logprobs_change_no_draw(void) {
+    static float row[N_WIDE], before[N_WIDE];
+    struct sampler_work *work = sampler_work_create(N_WIDE);
+    struct sampler_result result;
+    struct err err;
+    int32_t history[400];
+    for (uint64_t i = 0; i < N_WIDE; i++) row[i] = before[i] = wide_logit(5, hash_pair(10, i));
+    for (uint64_t i = 0; i < 400; i++) history[i] = (int32_t)(hash_pair(11, i % 300) % N_WIDE);
+    for (uint64_t i = 0; i < 60; i++) {
+        struct sampler_input in = {.logits = row, .history = history, .n_history = 400, .n_prompt = 100};
+        struct sampler_params p = sampler_defaults();
+        p.temperature = i % 2 ? 1 : 1.7f;
+        p.repetition = 1.3f;
+        p.frequency = i % 3 ? 0 : 0.3f;
+        p.bias = &(struct sampler_bias){history[7], i % 5 ? 2 : 30}; /* with 30 another is the best */
+        p.n_bias = 1;
+        p.seed = hash_mix(i + 1);
+        int32_t alone = sampler_choose(work, &p, &in, NULL, &err);
+        p.n_top = 5;
+        CHECK_INT(sampler_choose(work, &p, &in, &result, &err), alone);
+        CHECK(memcmp(row, before, sizeof row) == 0);
+    }
+    sampler_work_destroy(work);
+}
+
 const struct unit_suite unit_sampler = {
     "sampler",
     (const struct unit_case[]){{"draws_follow_the_distribution", draws_follow_the_distribution},
@@ -367,5 +414,7 @@ const struct unit_suite unit_sampler = {
                                {"wide_rows", wide_rows},
                                {"orders_agree_with_a_plain_one", orders_agree_with_a_plain_one},
                                {"typical_after_top_k", typical_after_top_k},
+                               {"cuts_of_flat_rows", cuts_of_flat_rows},
+                               {"logprobs_change_no_draw", logprobs_change_no_draw},
                                {0}},
 };

@@ -1,53 +1,8 @@
 /* engine/speculate.c, draft.c, draft_ngram.c: drafts change the steps and nothing else. A drafter that knows the answer, and is wrong now and then, stands
  * in for all kinds. */
-#include "../backend_alone.h"
-#include "unit.h"
-
-#include "api/synth.h"
-#include "engine/engine_internal.h"
-#include "model/model.h"
+#include "engine_rig.h"
 
 enum { N_JOBS = 8, N_NEW = 20, N_PROMPT = 30 };
-
-struct rig {
-    struct arena arena;
-    struct backend *be;
-    struct model model;
-    struct engine *engine;
-};
-
-struct rig_options {
-    enum draft_from draft;
-    int64_t kv_tokens;
-    int32_t rows, seqs;
-    bool prefix;
-    uint64_t seed;
-};
-
-static void rig_open(struct rig *r, const struct rig_options *o) {
-    struct err err;
-    struct synth *synth;
-    *r = (struct rig){0};
-    struct backend_options be = {.precision = PRECISION_EXACT};
-    CHECK_OK(backend_open_alone(&cpu_backend, &(struct device_options){.n_threads = 2}, &be, &r->be, &err), err);
-    CHECK_OK(synth_create(&r->arena, &(struct synth_args){.shape = STR("tiny"), .bits = 4, .seed = o->seed ? o->seed : 7}, &synth, &err),
-             err);
-    struct tensor_store store = synth_store(synth);
-    CHECK_OK(model_open(&r->arena, r->be, synth_config(synth), &store, NULL, &r->model, &err), err);
-    struct engine_options options = {
-        .limits = {.rows = o->rows ? o->rows : 64, .seqs = o->seqs ? o->seqs : N_JOBS, .kv_tokens = o->kv_tokens},
-        .draft = o->draft,
-        .prefix = o->prefix,
-        .n_queue = -1};
-    CHECK_OK(engine_open(&r->model, r->be, &options, &r->engine, &err), err);
-}
-
-static void rig_close(struct rig *r) {
-    engine_close(r->engine);
-    model_close(r->be, &r->model);
-    backend_close(r->be);
-    arena_free(&r->arena);
-}
 
 struct answer {
     int32_t tokens[N_NEW + 1], n;

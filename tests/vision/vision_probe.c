@@ -1,4 +1,4 @@
-/* The tower by itself, for the tests: vision_probe MODEL FILE [rough] writes what it makes of a picture: how many tiles it has, numbers of a patch, tokens, sets
+/* The tower by itself, for the tests: vision_probe MODEL FILE [rough] [DEVICE] writes what it makes of a picture: how many tiles it has, numbers of a patch, tokens, sets
  * and numbers of a token (five int32); patches down and across of each tile (two int32), and its pixels as f32; then the rows of every set. */
 #include "model/model.h"
 #include "os/os.h"
@@ -53,10 +53,11 @@ int main(int argc, char **argv) {
     struct device *device;
     struct backend *be;
     struct err err = {0};
-    bool is_rough = argc == 4 && strcmp(argv[3], "rough") == 0; /* as the program computes where nobody asks for more */
-    if (argc != 3 && !is_rough) return 2;
+    bool is_rough = argc > 3 && strcmp(argv[3], "rough") == 0; /* as the program computes where nobody asks for more */
+    const struct backend_type *type = argc > 3 + is_rough ? backend_find(str_of(argv[3 + is_rough])) : &cpu_backend;
+    if (argc < 3 || !type) return 2;
     int code = checkpoint_open(argv[1], &c, &err);
-    if (!code) code = device_open(&cpu_backend, &(struct device_options){.n_threads = 2}, &device, &err);
+    if (!code) code = device_open(type, &(struct device_options){.n_threads = 2}, &device, &err);
     if (!code) code = backend_open(device, &(struct backend_options){.precision = is_rough ? PRECISION_AUTO : PRECISION_EXACT}, &be, &err);
     if (!code) code = probe(&c, be, argv[2], &err);
     if (code) {

@@ -106,6 +106,8 @@ static int compile(struct arena *a, const struct build *b, struct job *job, cons
     args_add(&argv, b->args->host->path);
     args_add(&argv, "-I");
     args_add(&argv, b->args->list->folder);
+    args_add(&argv, "-I");
+    args_add(&argv, path_join(a, b->args->list->folder, SOURCES));
     args_add(&argv, "-o");
     args_add(&argv, image);
     args_add(&argv, path_join(a, b->args->list->folder, job->row->file));

@@ -33,13 +33,15 @@ static bool included(struct str line, struct str *out) {
     return true;
 }
 
-/* Beside the including file first, then in the kernels' folder, as the compiler looks. NULL: not ours. */
+/* Beside the including file first, then in the kernels' folder and in the program's sources, as the compiler looks. NULL: not ours. */
 static const char *resolve(struct scan *s, const char *from, struct str name) {
     struct os_stat st;
     const char *beside = path_join(s->a, path_parent(s->a, from), str_cstr(s->a, name));
-    const char *below = path_join(s->a, s->folder, str_cstr(s->a, name));
-    if (os_stat(beside, &st, NULL) == 0 && st.is_file) return beside;
-    return os_stat(below, &st, NULL) == 0 && st.is_file ? below : NULL;
+    const char *places[] = {beside, path_join(s->a, s->folder, str_cstr(s->a, name)),
+                            path_join(s->a, path_join(s->a, s->folder, SOURCES), str_cstr(s->a, name))};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (os_stat(places[i], &st, NULL) == 0 && st.is_file) return places[i];
+    return NULL;
 }
 
 static int scan_file(struct scan *s, const char *path, int depth) {

@@ -5,6 +5,9 @@
 #include "backend/cuda/device/arch.h"
 #include "toolkit.h"
 
+/* From the list's folder to the program's sources, of which kernels include what the host knows too. */
+#define SOURCES "../src"
+
 enum { MAX_FILES = 128, MAX_FLAGS = 16 };
 
 struct target {

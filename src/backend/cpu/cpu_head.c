@@ -13,7 +13,7 @@ struct head_job {
 
 bool cpu_head_panels(const struct op *op) {
     const struct cpu_weight *w = cpu_packed(op->arg.linear.weight);
-    return w->panels && pack_is_plain(&w->pack);
+    return w->panels && pack_is_plain(&w->pack) && !pack_is_filled_up(&w->pack);
 }
 
 static size_t head_bytes(const struct op *op) {

@@ -44,10 +44,16 @@ size_t cpu_linear_acts_bytes(const struct op *op) {
     return cpu_place_acts(&w->pack, op->in[0].rows, NULL, &acts) + (size_t)op->in[0].rows * PANEL_ROWS * sizeof(float);
 }
 
+/* Rows that are shorter than their panels get zeros behind them first. */
 static void quantise_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
-    (void)thread;
     const struct linear_job *job = ctx;
-    for (int64_t r = first; r < last; r++) kern_acts_row(&job->c->kern, cpu_row(job->c, job->op->in[0], r), &job->acts, r);
+    size_t width = (size_t)job->op->arg.linear.weight->in, rest = (size_t)job->acts.in - width;
+    float *filled = cpu_thread(job->c, thread);
+    for (int64_t r = first; r < last; r++) {
+        const float *x = cpu_row(job->c, job->op->in[0], r);
+        if (rest) memcpy(filled, x, width * sizeof *x), memset(filled + width, 0, rest * sizeof *x);
+        kern_acts_row(&job->c->kern, rest ? filled : x, &job->acts, r);
+    }
 }
 
 /* Items are parts of tiles, some spans of all their rows: what lies in one line of memory is written by one thread. */

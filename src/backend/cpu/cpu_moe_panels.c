@@ -9,7 +9,7 @@
 enum { CHUNK_PANELS = 8 };
 
 static bool has_panels(const struct weight *w) {
-    return !w || cpu_packed(w)->panels;
+    return !w || (cpu_packed(w)->panels && !pack_is_filled_up(&cpu_packed(w)->pack));
 }
 
 bool cpu_experts_packed(const struct experts_args *a) {

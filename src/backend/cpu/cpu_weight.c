@@ -145,7 +145,7 @@ static bool wants_panels(const struct cpu *c, const struct weight_source *s, str
     if (c->base.precision == PRECISION_EXACT || c->base.precision == PRECISION_F32 || s->is_vector || s->is_router) return false;
     const struct plain_kernels *plain = kern_plain(&c->kern, s->format.dtype);
     if (plain->panel && pack_plain_shape_of(&s->format, s->in, plain->unit, out))
-        return s->n_experts == 1 ? s->out >= PANEL_ROWS : s->out % PANEL_ROWS == 0;
+        return s->n_experts == 1 ? s->out >= PANEL_ROWS : s->out % PANEL_ROWS == 0 && !pack_is_filled_up(out);
     if (!c->kern.panel || !pack_shape_of(&s->format, s->in, out)) return false;
     return s->n_experts == 1 || (s->out % PANEL_ROWS == 0 && s->format.mode == QUANT_AFFINE && s->format.bits == out->code_bits);
 }

@@ -17,7 +17,7 @@
  *
  *   6-bit codes: three lines for 16 inputs: the low six bits of line j are inputs 4j .. 4j+3, the high two are bits 2j, 2j+1 of inputs 12 .. 15
  *
- * Plain weights (f32, f16, bf16) are panels too where a set of kernels has products over them, whole numbers of 32 inputs:
+ * Plain weights (f32, f16, bf16) are panels too where a set of kernels has products over them, filled up with zeros to whole numbers of 32 inputs:
  * `unit` inputs of each of the 16 rows together, in as much memory as before. One of f32 and f16, which are loaded or widened
  * as they lie; of bf16 two (an AMX tile) or four (two rows of them are an operand of Arm's matrix product), which depends on
  * the set (struct kernels). There is neither a scale nor a bias.
@@ -31,6 +31,7 @@ enum { PANEL_ROWS = 16, PANEL_LINE = 64, PACK_GROUP_MAX = 64, PACK_PLAIN_GROUP =
 
 struct pack_shape {
     int64_t in;
+    int64_t width;      /* of plain ones: inputs that are the matrix's own; zeros stand for the rest */
     int32_t group;      /* 16, 32, 64 */
     int32_t code_bits;  /* 4, 8; nested: 4, 6; 16, 32: plain */
     enum dtype dtype;   /* of plain ones: F32, F16, BF16 */
@@ -49,6 +50,10 @@ bool pack_shape_of(const struct format *f, int64_t in, struct pack_shape *out);
 bool pack_plain_shape_of(const struct format *f, int64_t in, int32_t unit, struct pack_shape *out);
 static inline bool pack_is_plain(const struct pack_shape *s) {
     return s->code_bits >= 16;
+}
+
+static inline bool pack_is_filled_up(const struct pack_shape *s) {
+    return pack_is_plain(s) && s->width < s->in;
 }
 
 /* Packs up to 16 rows (fewer at the end of a matrix) into one panel. */

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Numbers whose largest is kept together; numbers whose sum is. */
-enum { ROW_GROUP = 32, ROW_SPAN = 512 };
+/* Numbers whose largest is kept together; numbers whose sum is; parts of which that sum is made. */
+enum { ROW_GROUP = 32, ROW_SPAN = 512, ROW_LANES = 4 };
 
 /* What is not more likely than e^ROW_LEAST of the best cannot come: all of a row together is less than a rounding of the best. Its p is
  * something up to ROW_NONE. */
@@ -24,25 +24,31 @@ static inline int64_t row_spans(int64_t n) {
     return (n + ROW_SPAN - 1) / ROW_SPAN;
 }
 
-/* p = e^((x - best) * scale): 1 for the best; the exponential's own error is below 2.4e-7. */
+/* p = e^((x - best) * scale): 1 for the best; the exponential's own error is below 3e-6. */
 struct row_weigh {
     const float *x; /* [n] no NaN, none above best */
     int64_t n;
-    float best, scale;
-    const float *peaks; /* [row_groups(n)] of x */
-    float *p;           /* [n] */
-    double *spans;      /* [row_spans(n)] sums of p */
+    float best, scale, least; /* none is below least; -infinity where it is not known */
+    const float *peaks;       /* [row_groups(n)] of x; NULL: no group is passed over */
+    float *p;                 /* [n]; NULL: only the sums, which is faster */
+    double *spans;            /* [row_spans(n)] sums of p */
+    float *folds;             /* [ROW_LANES * row_groups(n)] the parts of which a span's sum is made; NULL: not wanted */
+    double *moment;           /* the sum of p * (x - best), at a scale of 1 and without p; NULL: not wanted */
 };
 
 struct row_kernels {
-    /* The largest of each group, and of all; NaN where one number of the row is. */
-    float (*peaks)(const float *x, int64_t n, float *peaks);
+    /* The largest of each group, and of all; NaN where one number of the row is. *out_least: the least of all. */
+    float (*peaks)(const float *x, int64_t n, float *peaks, float *out_least);
     /* The same of the numbers whose bit is set; the others are -infinity. All go to out, which may be x. */
     float (*mask)(const float *x, const uint32_t *bits, int64_t n, float *out, float *peaks);
-    /* Fills p and spans; the sum of the spans, one after the other. */
+    /* Fills what the call has room for; the sum of the spans, one after the other. */
     double (*weigh)(const struct row_weigh *a);
-    /* The sum of p * (x - best), and how many x are more than -infinity. */
-    double (*moment)(const float *x, const float *p, int64_t n, float best, int64_t *out_count);
+    /* The folds of some groups once more; nothing else is filled. */
+    void (*refold)(const struct row_weigh *a, const int32_t *groups, int32_t n);
+    /* How many numbers are more than -infinity. */
+    int64_t (*count)(const float *x, int64_t n);
+    /* Places of the numbers that are at least bar, upwards, and the numbers, each with room for one more than there are; how many. */
+    int64_t (*list)(const float *x, int64_t n, const float *peaks, float bar, int32_t *places, float *out);
 };
 
 extern const struct row_kernels row_ref, row_neon, row_avx2; /* those of another architecture are not there */

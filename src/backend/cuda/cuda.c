@@ -1,7 +1,7 @@
 /* The CUDA backend: the functions by which the engine reaches it. */
 #include "backend/cuda/cuda.h"
 
-/* On a device that is watched, a step is waited for: how long it took is what the next one's size depends on. */
+/* Where the system limits how long a step may take (device.step_ms), each step is waited for: the engine sizes the next one by its time. */
 static int end_watched(struct backend *be, const struct step *step, struct err *err) {
     struct cuda *c = (struct cuda *)be;
     TRY(cuda_end(be, step, err));

@@ -26,10 +26,24 @@ int cuda_lower(struct cuda *c, struct err *err);
 
 /* ---- several ops as one launch (fuse_cuda.c) ---- */
 
-/* The number of ops from the i-th on that were lowered, 0 for none. */
-int32_t cuda_lower_fused(struct cuda *c, int32_t i);
-/* Before planning: what a group of ops reads lives to the end of the group. */
-void cuda_fuse_lives(struct cuda *c);
+/* n ops of the list, one behind the other, that are lowered together. */
+struct cuda_group {
+    const struct group_kind *kind; /* a row of fuse_cuda.c */
+    int32_t first, n;
+    union {
+        struct step_experts experts;
+        struct step_product product;
+        struct step_attention attention;
+        struct cuda_qkv qkv;
+    } of;
+};
+/* Finds all groups of the list (c->groups), and makes the values that a group reads live to its end. Before planning. */
+void cuda_find_groups(struct cuda *c);
+void cuda_lower_group(struct cuda *c, const struct cuda_group *g);
+/* Whether an op has no rows to compute, such as the logits of a prompt's chunk where nobody wants any. */
+static inline bool cuda_op_is_empty(const struct op *op) {
+    return op->n_out > 0 && op->out[0].rows == 0;
+}
 
 /* ---- steps (run.c) ---- */
 

@@ -1,7 +1,7 @@
 /* Several ops in one launch. What lies between them is used by nobody else and never stored.
  *
- * The list itself stays as it is: values that a fused launch skips keep their place in the plan. But a launch reads everything while it
- * writes, so before planning the inputs of a group are kept alive to the group's end (cuda_fuse_lives). */
+ * Groups are found once, before values get their places, and lowered from what was found then. The list itself stays as it is: values that a
+ * group skips keep their place in the plan. */
 #include "backend/cuda/cuda.h"
 
 /* ---- a product and its gate ---------------------------------------------------------------------------------------- */
@@ -25,6 +25,7 @@ static struct k_qkv qkv_args(const struct cuda *c, const struct op *q_rope, cons
         .inv_freq = cuda_vec(r->inv_freq),
         .step_rope = cuda_step_array(c, c->at.rope),
         .pos = cuda_step_array(c, c->at.pos),
+        .rope_pos = cuda_rope_pos(c, r),
         .seq_of = cuda_step_array(c, c->at.seq_of),
         .kind = (int32_t)r->kind,
         .first = r->first,
@@ -36,40 +37,27 @@ static struct k_qkv qkv_args(const struct cuda *c, const struct op *q_rope, cons
     };
 }
 
-/* Queries, then keys: the ops of their norms (-1: none) and ropes; the op that writes the cache. */
-struct qkv {
-    int32_t norms[2], ropes[2], write;
-};
-
 static bool is_weighted(const struct cuda *c, int32_t norm) {
     return norm < 0 || c->base.list.ops[norm].arg.norm.weight;
 }
 
 /* Ops of the group that begins at op i; 0: none does. */
-static int32_t find_qkv(const struct cuda *c, int32_t i, struct qkv *g) {
-    const struct oplist *l = &c->base.list;
-    struct tensor q, k;
-    int32_t at = cuda_take_place(c, i, &g->norms[0], &g->ropes[0], &q);
-    at = cuda_take_place(c, at, &g->norms[1], &g->ropes[1], &k);
-    if (at >= l->n_ops || g->ropes[0] < 0 || g->ropes[1] < 0 || l->ops[at].kind != OP_KV_WRITE) return 0;
-    if ((g->norms[0] < 0) != (g->norms[1] < 0) || !is_weighted(c, g->norms[0]) || !is_weighted(c, g->norms[1])) return 0;
-    const struct op *write = &l->ops[at];
-    const struct rope_args *r = &l->ops[g->ropes[0]].arg.rope;
-    const struct kv_class *kv = &c->layout.classes[write->arg.kv.kv.kv_class];
-    if (memcmp(r, &l->ops[g->ropes[1]].arg.rope, sizeof *r) != 0 || write->n_in != 2 || kv->k_width > 256 || kv->v_width > 256) return 0;
-    if (!cuda_same_view(write->in[0], k) || !cuda_read_only_by(c, k, at)) return 0;
-    if (q.width != kv->k_width || k.width != kv->k_width || k.heads != kv->heads || write->in[1].heads != kv->heads) return 0;
-    g->write = at;
-    return at + 1 - i;
+static int32_t find_qkv(const struct cuda *c, int32_t i, struct cuda_qkv *g) {
+    int32_t n = cuda_find_qkv(c, i, g);
+    if (!n || (g->norms[0] < 0) != (g->norms[1] < 0) || !is_weighted(c, g->norms[0]) || !is_weighted(c, g->norms[1])) return 0;
+    const struct kv_class *kv = &c->layout.classes[c->base.list.ops[g->write].arg.kv.kv.kv_class];
+    bool fits = kv->k_width <= 256 && kv->v_width <= 256 && g->q.width == kv->k_width && g->from[1].width == kv->k_width &&
+                g->from[1].heads == kv->heads && g->from[2].heads == kv->heads;
+    return fits ? n : 0;
 }
 
-/* parts: of the product that made queries, keys and values, where nobody has added them up; else NULL. */
-static void lower_qkv(struct cuda *c, const struct qkv *g, const struct k_linear *parts) {
+/* parts: the product that made queries, keys and values, where its parts are still to be added; else NULL. */
+static void emit_qkv(struct cuda *c, const struct cuda_qkv *g, const struct k_linear *parts) {
     const struct op *ops = c->base.list.ops;
     struct k_qkv a = qkv_args(c, &ops[g->ropes[0]], &ops[g->write]);
     bool normed = g->norms[0] >= 0;
-    a.q = cuda_view(c, ops[normed ? g->norms[0] : g->ropes[0]].in[0]);
-    a.k = cuda_view(c, ops[normed ? g->norms[1] : g->ropes[1]].in[0]);
+    a.q = cuda_view(c, g->from[0]);
+    a.k = cuda_view(c, g->from[1]);
     if (normed) {
         const struct norm_args *q = &ops[g->norms[0]].arg.norm, *k = &ops[g->norms[1]].arg.norm;
         a.q_norm = cuda_vec(q->weight), a.q_eps = q->eps, a.q_offset = q->weight_offset;
@@ -100,73 +88,119 @@ static bool is_parts_norm(const struct cuda *c, int32_t i) {
     return cuda_read_only_by(c, y, i + 1) && (cuda_same_view(y, norm->in[0]) != cuda_same_view(y, norm->in[1]));
 }
 
-/* Ops of the product at i and what makes queries, keys and values of it; 0: something else is there. */
-static int32_t find_parts_qkv(const struct cuda *c, int32_t i, struct qkv *g) {
+/* The number of ops of the group: the product at i, and cuda_find_qkv's ops behind it that read its result; 0: there is none. */
+static int32_t find_parts_qkv(const struct cuda *c, int32_t i, struct cuda_qkv *g) {
     const struct oplist *l = &c->base.list;
     if (i + 1 >= l->n_ops || !leaves_parts(c, i)) return 0;
     int32_t n = find_qkv(c, i + 1, g), id = l->ops[i].out[0].id;
     if (!n || l->values[id - 1].is_output || l->values[id - 1].last_op > i + n) return 0;
     const struct kv_class *kv = &c->layout.classes[l->ops[g->write].arg.kv.kv.kv_class];
     if (kv->k_width % 4 || kv->v_width % 4) return 0;
-    for (int32_t k = 0; k < 2; k++)
-        if (l->ops[g->norms[k] >= 0 ? g->norms[k] : g->ropes[k]].in[0].id != id) return 0;
-    return l->ops[g->write].in[1].id == id ? n + 1 : 0;
-}
-
-static void lower_parts_qkv(struct cuda *c, int32_t i, const struct qkv *g) {
-    const struct op *op = &c->base.list.ops[i];
-    struct k_linear a = cuda_linear_args(c, op);
-    cuda_emit_wqmm(c, op, &a);
-    lower_qkv(c, g, &a);
+    return g->from[0].id == id && g->from[1].id == id && g->from[2].id == id ? n + 1 : 0;
 }
 
 /* ---- groups -------------------------------------------------------------------------------------------------------- */
 
-/* Ops of the group that begins at op i; 0: none does. */
-static int32_t group_size(const struct cuda *c, int32_t i) {
-    int32_t n = cuda_step_size(c, i);
-    if (n) return n;
-    if (is_gate(c, i) || is_parts_norm(c, i)) return 2;
-    struct qkv g;
-    n = find_parts_qkv(c, i, &g);
-    return n ? n : find_qkv(c, i, &g);
+static int32_t group_experts(const struct cuda *c, struct cuda_group *g) {
+    return step_experts_find(c, g->first, &g->of.experts);
+}
+static void lower_group_experts(struct cuda *c, const struct cuda_group *g) {
+    step_experts_lower(c, &g->of.experts);
 }
 
-void cuda_fuse_lives(struct cuda *c) {
+static int32_t group_product(const struct cuda *c, struct cuda_group *g) {
+    return step_product_find(c, g->first, &g->of.product);
+}
+static void lower_group_product(struct cuda *c, const struct cuda_group *g) {
+    step_product_lower(c, &g->of.product);
+}
+
+static int32_t group_attention(const struct cuda *c, struct cuda_group *g) {
+    return step_attention_find(c, g->first, &g->of.attention);
+}
+static void lower_group_attention(struct cuda *c, const struct cuda_group *g) {
+    step_attention_lower(c, &g->of.attention);
+}
+
+static int32_t group_gate(const struct cuda *c, struct cuda_group *g) {
+    return is_gate(c, g->first) ? 2 : 0;
+}
+static void lower_group_gate(struct cuda *c, const struct cuda_group *g) {
+    lower_linear_glu(c, &c->base.list.ops[g->first], &c->base.list.ops[g->first + 1]);
+}
+
+static int32_t group_parts_norm(const struct cuda *c, struct cuda_group *g) {
+    return is_parts_norm(c, g->first) ? 2 : 0;
+}
+static void lower_group_parts_norm(struct cuda *c, const struct cuda_group *g) {
+    cuda_lower_parts_norm(c, &c->base.list.ops[g->first], &c->base.list.ops[g->first + 1]);
+}
+
+static int32_t group_parts_qkv(const struct cuda *c, struct cuda_group *g) {
+    return find_parts_qkv(c, g->first, &g->of.qkv);
+}
+static void lower_group_parts_qkv(struct cuda *c, const struct cuda_group *g) {
+    const struct op *op = &c->base.list.ops[g->first];
+    struct k_linear a = cuda_linear_args(c, op);
+    cuda_emit_wqmm(c, op, &a);
+    emit_qkv(c, &g->of.qkv, &a);
+}
+
+static int32_t group_qkv(const struct cuda *c, struct cuda_group *g) {
+    return find_qkv(c, g->first, &g->of.qkv);
+}
+static void lower_group_qkv(struct cuda *c, const struct cuda_group *g) {
+    emit_qkv(c, &g->of.qkv, NULL);
+}
+
+/* The kinds of groups, best first. find: the number of ops of the group that begins at g->first, 0 for none. */
+static const struct group_kind {
+    int32_t (*find)(const struct cuda *c, struct cuda_group *g);
+    void (*lower)(struct cuda *c, const struct cuda_group *g);
+} group_kinds[] = {
+    {group_experts, lower_group_experts}, {group_product, lower_group_product},       {group_attention, lower_group_attention},
+    {group_gate, lower_group_gate},       {group_parts_norm, lower_group_parts_norm}, {group_parts_qkv, lower_group_parts_qkv},
+    {group_qkv, lower_group_qkv},
+};
+
+static int32_t find_group(const struct cuda *c, struct cuda_group *g) {
+    for (size_t i = 0; i < sizeof group_kinds / sizeof *group_kinds; i++) {
+        g->kind = &group_kinds[i];
+        g->n = g->kind->find(c, g);
+        if (g->n) return g->n;
+    }
+    return 0;
+}
+
+/* A group's launch may read any input after it wrote a result, so the inputs live to the group's end. */
+static void extend_lives(struct oplist *l, const struct cuda_group *g) {
+    int32_t last = g->first + g->n - 1;
+    for (int32_t j = g->first; j <= last; j++)
+        for (int32_t k = 0; k < l->ops[j].n_in; k++) {
+            struct value *v = &l->values[l->ops[j].in[k].id - 1];
+            if (v->first_op < g->first && v->last_op < last) v->last_op = last;
+        }
+}
+
+void cuda_find_groups(struct cuda *c) {
     struct oplist *l = &c->base.list;
-    if (c->exact || c->no_fuse) return;
-    for (int32_t i = 0, n; i < l->n_ops; i += n ? n : 1) {
-        n = group_size(c, i);
-        for (int32_t j = i; j < i + n; j++)
-            for (int32_t k = 0; k < l->ops[j].n_in; k++) {
-                struct value *v = &l->values[l->ops[j].in[k].id - 1];
-                if (v->first_op < i && v->last_op < i + n - 1) v->last_op = i + n - 1;
-            }
+    c->n_groups = 0;
+    if (c->exact || c->no_fuse || c->forced) return;
+    if (c->groups_capacity < l->n_ops) {
+        c->groups_capacity = 2 * l->n_ops;
+        c->groups = mem_realloc(c->groups, (size_t)c->groups_capacity * sizeof *c->groups);
+    }
+    for (int32_t i = 0, n; i < l->n_ops; i += n) {
+        struct cuda_group *g = &c->groups[c->n_groups];
+        *g = (struct cuda_group){.first = i};
+        n = cuda_op_is_empty(&l->ops[i]) ? 0 : find_group(c, g);
+        if (n) {
+            extend_lives(l, g);
+            c->n_groups++;
+        } else n = 1;
     }
 }
 
-int32_t cuda_lower_fused(struct cuda *c, int32_t i) {
-    if (c->exact || c->no_fuse) return 0;
-    int32_t n = cuda_step_size(c, i);
-    if (n) {
-        cuda_step_lower(c, i);
-        return n;
-    }
-    if (is_gate(c, i)) {
-        lower_linear_glu(c, &c->base.list.ops[i], &c->base.list.ops[i + 1]);
-        return 2;
-    }
-    if (is_parts_norm(c, i)) {
-        cuda_lower_parts_norm(c, &c->base.list.ops[i], &c->base.list.ops[i + 1]);
-        return 2;
-    }
-    struct qkv g;
-    n = find_parts_qkv(c, i, &g);
-    if (n) {
-        lower_parts_qkv(c, i, &g);
-        return n;
-    }
-    n = find_qkv(c, i, &g);
-    if (n) lower_qkv(c, &g, NULL);
-    return n;
+void cuda_lower_group(struct cuda *c, const struct cuda_group *g) {
+    g->kind->lower(c, g);
 }

@@ -1,4 +1,4 @@
-/* Running steps: walk or replay, upload the step block, launch, read back. */
+/* Running steps: lower the list or replay a graph, upload the step block, launch, read results back. */
 #include "backend/cuda/cuda.h"
 
 #include "backend/fuse.h"
@@ -12,17 +12,6 @@ bool cuda_begin(struct backend *be, const struct step_key *key) {
     return true;
 }
 
-static int grow(struct cuda *c, size_t need, const char *what, CUdeviceptr *p, size_t *bytes, struct err *err) {
-    if (need <= *bytes) return ERR_OK;
-    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "waiting for earlier steps");
-    cuda_graphs_drop(c); /* they hold the address */
-    cuda_free(c, p);
-    *bytes = 0;
-    TRY(cuda_alloc(c, need, what, p, err));
-    *bytes = need;
-    return ERR_OK;
-}
-
 static void note_outputs(struct cuda *c) {
     const struct oplist *l = &c->base.list;
     c->n_outputs = 0;
@@ -30,17 +19,17 @@ static void note_outputs(struct cuda *c) {
         if (l->values[i].is_output) c->outputs[c->n_outputs++] = (struct cuda_output){i + 1, c->plan.offsets[i]};
 }
 
-/* Plans the list and lowers it to a program; memory grows as needed, after which it is lowered again with the new addresses. */
+/* Plans the list and lowers it to a program. Where scratch memory must grow, the list is lowered again with the new addresses. */
 static int lower_list(struct cuda *c, struct err *err) {
     cuda_choose_dtypes(c);
-    cuda_fuse_lives(c);
+    cuda_find_groups(c);
     plan_make(&c->plan, &c->base.list);
-    TRY(grow(c, (size_t)c->plan.bytes, "scratch memory of a step", &c->scratch, &c->scratch_bytes, err));
+    TRY(cuda_grow(c, (size_t)c->plan.bytes, "scratch memory of a step", &c->scratch, &c->scratch_bytes, err));
     cuda_step_layout(c, &c->key, &c->at);
     TRY(cuda_lower(c, err));
-    if (c->op_scratch_need > c->op_scratch_bytes || c->widened_need > c->widened_bytes) {
-        TRY(grow(c, c->op_scratch_need, "scratch memory of an op", &c->op_scratch, &c->op_scratch_bytes, err));
-        TRY(grow(c, c->widened_need, "dequantised weights", &c->widened, &c->widened_bytes, err));
+    if (c->op_scratch_need > c->op_scratch_bytes || c->dequantised_need > c->dequantised_bytes) {
+        TRY(cuda_grow(c, c->op_scratch_need, "scratch memory of an op", &c->op_scratch, &c->op_scratch_bytes, err));
+        TRY(cuda_grow(c, c->dequantised_need, "dequantised weights", &c->dequantised, &c->dequantised_bytes, err));
         TRY(cuda_lower(c, err));
     }
     return ERR_OK;
@@ -64,21 +53,18 @@ static int prepare(struct cuda *c, struct err *err) {
         c->one_list = cuda_one_list_holds(c);
     }
     if (!c->one_list) {
-        bool mostly_wide = cuda_widen(c);
-        if (!c->no_fuse && (mostly_wide || !cuda_step_small(c))) fuse_list(l); /* instructions take sums and norms apart */
+        bool mostly_wide = cuda_split_wide(c);
+        if (!c->no_fuse && (mostly_wide || !cuda_step_small(c))) fuse_list(l); /* instructions want sums and norms as ops of their own */
         TRY(lower_list(c, err));
     }
     note_outputs(c);
     return cuda_note_inputs(c, err);
 }
 
-/* Room for the programs of smaller steps too, which may have other kernels than the largest. */
+/* Smaller steps may have other kernels, and more launches, than the largest: room for those too. */
 static void reserve_program(struct program *p, int32_t n_ops) {
     int32_t launches = n_ops * 8 + 64;
-    if (p->launches_capacity < launches) {
-        p->launches = mem_realloc(p->launches, (size_t)launches * sizeof *p->launches);
-        p->launches_capacity = launches;
-    }
+    cuda_program_reserve(p, launches);
     size_t args = (size_t)launches * 256 + p->args_used;
     if (p->args_capacity < args) {
         p->args = mem_realloc(p->args, args);
@@ -95,6 +81,7 @@ int cuda_reserve(struct backend *be, struct err *err) {
     c->n_decode = c->key.n_seqs;
     c->n_tiles = c->key.n_rows / K_BLOCK + c->key.n_seqs;
     int32_t n_ops = be->list.n_ops;
+    TRY(cuda_given_open(c, err));
     TRY(prepare(c, err));
     reserve_program(&c->program, n_ops);
     c->kept_back = 0;
@@ -134,6 +121,7 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
     TRY(cuda_step_open(c, step, err));
     cuda_step_layout(c, &c->key, &c->at);
     TRY(cuda_step_upload(c, step, err));
+    if (c->key.gives) TRY(cuda_given_upload(c, step, err));
     TRY(prepare(c, err));
     TRY(cuda_inputs_send(c, step, err));
     bool wanted = cuda_graph_wanted(c, &c->key);

@@ -11,6 +11,11 @@ static bool attn_ref_fits(const struct cuda *c, const struct op *op) {
     return k->k_width <= 576 && op->out[0].width <= 576 && op->n_in < 3;
 }
 
+static bool attn_rows_fits(const struct cuda *c, const struct op *op) {
+    (void)c;
+    return op->in[0].width <= 256 && op->in[2].width <= 256;
+}
+
 static bool rope_fits(const struct cuda *c, const struct op *op) {
     (void)c;
     return op->arg.rope.n_rotated <= 1024;
@@ -60,6 +65,10 @@ const struct select_row cuda_select_rows[] = {
     {OP_PICK, "pick", attn_pick_fits, lower_pick},
     {OP_ATTN, "attn_decode + attn_flash", attn_fast_fits, lower_attn_fast},
     {OP_ATTN, "attn_ref", attn_ref_fits, lower_attn_ref},
+    {OP_GIVEN, "given", always, lower_given},
+    {OP_POOL_ROWS, "pool_rows", always, lower_pool_rows},
+    {OP_ATTN_ROWS, "attn_rows_flash", attn_rows_flash_fits, lower_attn_rows_flash},
+    {OP_ATTN_ROWS, "attn_rows", attn_rows_fits, lower_attn_rows},
     {OP_ROUTE, "route", route_fits, lower_route},
     {OP_EXPERTS, "experts", experts_fit, lower_experts},
     {OP_EXPERTS, "experts_ref", always, lower_experts_ref},
@@ -87,9 +96,10 @@ const struct select_row *cuda_select(const struct cuda *c, const struct op *op) 
 
 /* ---- element types ------------------------------------------------------------------------------------------------ */
 
-/* Kinds whose kernels store either type. */
+/* Kinds whose kernels can store their result as f32 or bf16. */
 static bool stores_bf16(enum op_kind kind) {
-    return kind == OP_NORM || kind == OP_ADD_NORM || kind == OP_GLU || kind == OP_ACT || kind == OP_ATTN || kind == OP_MULVEC;
+    return kind == OP_NORM || kind == OP_ADD_NORM || kind == OP_GLU || kind == OP_ACT || kind == OP_ATTN || kind == OP_ATTN_ROWS ||
+           kind == OP_MULVEC;
 }
 
 /* Whether this op rounds its input to bf16 anyway. The router's product and wide ones do not, so what they read stays in f32. */
@@ -108,7 +118,7 @@ void cuda_choose_dtypes(struct cuda *c) {
     for (int32_t i = 0; i < l->n_ops; i++)
         if (stores_bf16(l->ops[i].kind)) {
             const struct op *op = &l->ops[i];
-            int32_t id = op->out[op->n_out - 1].id; /* of ADD_NORM the norm, not the sum */
+            int32_t id = op->out[op->n_out - 1].id; /* of ADD_NORM the norm: the sum stays f32 */
             if (!l->values[id - 1].is_output) set_dtype(l, id, DT_BF16);
         }
     for (int32_t i = 0; i < l->n_ops; i++) {
@@ -128,20 +138,21 @@ int cuda_lower(struct cuda *c, struct err *err) {
     p->args_used = 0;
     c->op_scratch_need = 0;
     c->lower_code = CUDA_SUCCESS;
-    c->widened_need = 0;
-    c->i_widened = 0;
+    c->dequantised_need = 0;
+    c->i_dequantised = 0;
     c->carrier = -1;
-    for (int32_t i = 0, n; i < l->n_ops; i += n) {
+    for (int32_t i = 0, n, i_group = 0; i < l->n_ops; i += n) {
         int32_t first = p->n_launches;
-        bool is_empty = l->ops[i].n_out > 0 && l->ops[i].out[0].rows == 0; /* logits of a chunk of which nobody wants any */
-        n = is_empty ? 1 : c->forced ? 0 : cuda_lower_fused(c, i);
-        if (n == 0) {
+        n = 1;
+        if (i_group < c->n_groups && c->groups[i_group].first == i) {
+            n = c->groups[i_group].n;
+            cuda_lower_group(c, &c->groups[i_group++]);
+        } else if (!cuda_op_is_empty(&l->ops[i])) {
             const struct select_row *row = cuda_select(c, &l->ops[i]);
             if (!row)
                 return err_set(err, ERR_EUNSUPPORTED, "the CUDA backend has no kernel for the op \"%s\" of this shape; use --device cpu",
                                op_name(l->ops[i].kind));
             row->lower(c, &l->ops[i]);
-            n = 1;
         }
         for (int32_t k = first; k < p->n_launches; k++) p->launches[k].op = i;
     }

@@ -105,12 +105,16 @@ static int put_result(struct talk *t, yyjson_val *block, const struct place *at)
     return code;
 }
 
-/* {"type": "image", "source": {"type": "base64", "media_type": ..., "data": ...}} */
+/* {"type": "image", "source": {"type": "base64", "media_type": ..., "data": ...}}, or {"type": "url", "url": ...} */
 static int add_image(struct talk *t, yyjson_val *block, const struct place *at) {
     yyjson_val *source = json_get(block, "source");
     struct str data = json_str(source, "data", (struct str){0}), kind = json_str(source, "media_type", STR("image/png"));
+    if (str_is(type_of(source), "url") && str_starts(json_str(source, "url", STR("")), STR("https://"))) {
+        turns_add_image(&t->turns, json_str(source, "url", STR("")));
+        return 0;
+    }
     if (!str_is(type_of(source), "base64"))
-        return fail_at(t->e, at, "an image needs a source of type base64; nothing is fetched from elsewhere");
+        return fail_at(t->e, at, "an image needs a source of type base64, or of type url with an address that begins with https://");
     if (!data.p) return fail_at(t->e, at, "the source of an image needs data");
     struct sb url = {0};
     sb_fmt(&url, "data:%.*s;base64,", (int)(kind.n > 64 ? 64 : kind.n), kind.p);

@@ -58,8 +58,8 @@ static int add_user_part(struct talk *t, yyjson_val *part, const struct place *a
     struct str url = json_str(part, "image_url", (struct str){0}), detail = json_str(part, "detail", STR("auto"));
     if (str_is(type_of(part), "input_image")) {
         if (!url.p) return fail_at(t->e, at, "an input_image needs an image_url; files are not kept here");
-        if (!str_starts(url, STR("data:")))
-            return fail_at(t->e, at, "only addresses that hold the picture are taken (data:image/png;base64,...)");
+        if (!str_starts(url, STR("data:")) && !str_starts(url, STR("https://")))
+            return fail_at(t->e, at, "an address must hold the picture (data:image/png;base64,...) or begin with https://");
         if (str_is(detail, "low")) return fail_at(t->e, at, "detail low is not supported; the model's own size is used");
         turns_add_image(&t->turns, url);
         return 0;

@@ -19,7 +19,17 @@ static inline void emu_put_operands(const uint32_t a[4], uint32_t b0, uint32_t b
     emu_warp_barrier();
 }
 
-static inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+static inline float emu_f16(uint32_t word, int i) {
+    __half h;
+    h.bits = (uint16_t)(i ? word >> 16 : word & 0xffff);
+    return __half2float(h);
+}
+
+static inline uint32_t pack_f16(float x, float y) {
+    return (uint32_t)emu_float2half(y).bits << 16 | emu_float2half(x).bits;
+}
+
+static inline void emu_mma16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1, float (*half)(uint32_t word, int i)) {
     emu_put_operands(a, b0, b1);
     unsigned g = emu.lane / 4, t = emu.lane % 4;
     for (int i = 0; i < 4; i++) {
@@ -27,13 +37,21 @@ static inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32
         float sum = d[i];
         for (unsigned k = 0; k < 16; k++) {
             unsigned high = k / 8, lane = k % 8 / 2;
-            float x = emu_half((uint32_t)emu_exchange(row + 2 * high)[4 * g + lane], k % 2);
-            float y = emu_half((uint32_t)emu_exchange(4 + high)[4 * column + lane], k % 2);
+            float x = half((uint32_t)emu_exchange(row + 2 * high)[4 * g + lane], k % 2);
+            float y = half((uint32_t)emu_exchange(4 + high)[4 * column + lane], k % 2);
             sum = fmaf(x, y, sum);
         }
         d[i] = sum;
     }
     emu_warp_barrier();
+}
+
+static inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    emu_mma16(d, a, b0, b1, emu_half);
+}
+
+static inline void mma_f16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    emu_mma16(d, a, b0, b1, emu_f16);
 }
 
 static inline void mma_u8s8(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {

@@ -9,7 +9,7 @@ static_assert((int)K_TOP_MAX == CHOICE_TOP_MAX && (int)K_BIAS_MAX == CHOICE_BIAS
 
 /* ---- tables ----------------------------------------------------------------------------------------------------------- */
 
-/* Kernels of graphs hold the addresses. */
+/* Graphs are dropped, because their kernels hold the addresses. */
 static int open_tables(struct cuda *c, const struct choice_tables *t, struct err *err) {
     if (c->said) return ERR_OK;
     CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "waiting for earlier steps");
@@ -33,7 +33,7 @@ int cuda_choice_begin(struct backend *be, int32_t slot, const struct choice_tabl
     TRY(open_tables(c, t, err));
     size_t bytes = (size_t)t->vocab * sizeof(uint32_t), bias_bytes = (size_t)t->n_bias * sizeof *t->bias;
     if (bytes > BOUNCE_BYTES) return err_set(err, ERR_ELIMIT, "a vocabulary of %d is too large to count tokens of", t->vocab);
-    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "waiting for earlier steps"); /* which may still read what is overwritten */
+    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "waiting for earlier steps"); /* they may still read the tables */
     count_tokens(t, (uint32_t *)(void *)c->bounce);
     TRY(cuda_upload(c, c->said + (size_t)slot * bytes, c->bounce, bytes, "what was said", err));
     if (t->n_bias == 0) return ERR_OK;
@@ -110,7 +110,7 @@ void cuda_choose_close(struct cuda *c) {
     }
 }
 
-/* Where the records of this step lie; 0 where it only found the largest logits. */
+/* The address of the step's records; 0 where the step only took the largest logits. */
 static CUdeviceptr records_of(const struct cuda *c) {
     return c->key.chooses && c->n_outputs ? c->scratch + (size_t)c->outputs[c->n_outputs - 1].offset : 0;
 }

@@ -6,7 +6,8 @@ void cuda_close(struct backend *be) {
     cuda_kv_close(be);
     cuda_free(c, &c->scratch);
     cuda_free(c, &c->op_scratch);
-    cuda_free(c, &c->widened);
+    cuda_free(c, &c->dequantised);
+    cuda_free(c, &c->given);
     cuda_free(c, &c->counters);
     cuda_free(c, &c->staging);
     if (c->bounce) c->d->cuMemFreeHost(c->bounce);
@@ -17,12 +18,14 @@ void cuda_close(struct backend *be) {
     mem_free(c->pieces);
     plan_free(&c->plan);
     oplist_free(&c->base.list);
+    mem_free(c->groups);
     mem_free(c->program.launches);
+    mem_free(c->program.values);
     mem_free(c->program.args);
     mem_free(c);
 }
 
-/* What blocks of a launch count together is zero; the host's word is where a kernel that gives up can write it and we can read it for nothing. */
+/* Counters begin at zero. The host's word is pinned memory that a kernel can write when it gives up, and that we can read without a copy. */
 static int open_counters(struct cuda *c, struct err *err) {
     void *word;
     CUdeviceptr address;
@@ -50,6 +53,7 @@ int cuda_open(struct device *d, const struct backend_options *options, struct ba
                                .precision = options->precision,
                                .mixes_rows = true,
                                .runs_ahead = true,
+                               .gives = true,
                                .row_first = 0.5,
                                .row_more = 0.15};
     c->gpu = (struct cuda_gpu *)d;
@@ -59,7 +63,8 @@ int cuda_open(struct device *d, const struct backend_options *options, struct ba
     c->kept_back = RESERVE_BYTES;
     c->base.chooses = c->gpu->functions[KERNEL_choose_draw] != NULL;
     c->base.takes_inputs = true;
-    c->base.rows_max = MAX_GRID_Y / 2; /* rows are a grid's second dimension; wide products have two for each */
+    c->base.rows_max = MAX_GRID_Y / 2; /* rows are the second dimension of a grid, and wide products have two for each */
+    c->base.tower_rows_max = MAX_GRID_Y;
     int code = open_context(c, err);
     if (code) {
         cuda_close(&c->base);

@@ -7,11 +7,18 @@
 #define MLXCEL_BACKEND_CUDA_CONTEXT_CONTEXT_H
 
 #include "backend/cuda/device/gpu.h"
-#include "backend/cuda/shared/args.h"
+#include "backend/cuda/shared/layout.h"
 #include "backend/plan.h"
 
-enum { RESULTS = 4 }; /* of steps that may be on their way to the host */
-enum { GRAPHS_MAX = 512, SEEN_MAX = 512, STAGES = 4, OUTPUTS_MAX = 16, MAX_GRID_Y = 65535, QMV_ROWS = 8 };
+enum { RESULTS = 4 }; /* steps whose results may be on their way to the host at once */
+enum {
+    GRAPHS_MAX = 512,
+    SEEN_MAX = 512,
+    STAGES = 4,
+    OUTPUTS_MAX = 16,
+    MAX_GRID_Y = 65535,
+    QMV_ROWS = 8
+}; /* a step in parts has a graph for each */
 
 /* A bound weight: the checkpoint's planes, row after row or as tiles, in one piece of device memory. */
 struct cuda_weight {
@@ -38,12 +45,17 @@ struct launch {
     int32_t op;  /* index in the list, for timings and messages */
 };
 
-/* Room for what blocks of a launch count together: two counters of the barrier, the last tag, whether a wait had no end, the address of the
- * host's word for that, then counters of attention's splits. */
-enum { COUNTERS = 4096, COUNTERS_GAVE_UP = 3, COUNTERS_HOST = 4, COUNTERS_FIRST = 64 };
+/* The values that an instruction of a decode step reads and makes; id 0: it has none. */
+struct step_values {
+    struct tensor x; /* of a product; the queries of attention */
+    struct tensor residual, scores, k, v, y;
+    int32_t reads; /* how often ops of the list read y; -1: somebody reads it after the step */
+};
+enum { STEP_INNER = -1 }; /* id of the inner values of experts, which lie in op scratch memory and are no value of the list */
 
 struct program {
     struct launch *launches;
+    struct step_values *values; /* [n_launches] of those that are instructions */
     int32_t n_launches, launches_capacity;
     unsigned char *args;
     size_t args_used, args_capacity;
@@ -52,16 +64,18 @@ struct program {
 /* Where the arrays of a step lie in the step block; a function of the key and the limits. */
 struct step_layout {
     size_t ids, pos, seq_of, wanted_rows, seqs, choices, tables[KV_CLASSES_MAX], rope, tiles;
+    size_t given, places, until,
+        spans[2]; /* where the key has them; given: [GIVEN_SETS][rows] which of cuda.given's numbers are the row's */
     size_t bytes;
     int32_t table_stride;
 };
 
-/* Pinned memory for what a step chose, and when it is there. */
+/* Pinned memory for the tokens that a step chose, and an event that says when they have arrived. */
 struct cuda_result {
     unsigned char *data;
     CUevent done;
     int32_t n;
-    bool has_records; /* struct step_chosen; else tokens */
+    bool has_records; /* data is struct step_chosen for each row; else a token for each row */
 };
 
 struct cuda_output {
@@ -77,17 +91,17 @@ struct cuda_input {
 };
 
 struct cuda_graph {
-    struct step_key key; /* max_len: its bucket */
+    struct step_key key; /* max_len: rounded up to its bucket */
     CUgraphExec exec;
     uint64_t last_use;
     struct cuda_output outputs[OUTPUTS_MAX];
     int32_t n_outputs;
     struct cuda_input inputs[OUTPUTS_MAX];
     int32_t n_inputs;
-    CUdeviceptr instrs; /* of its runs of instructions, and their links; 0: none */
+    CUdeviceptr instrs; /* memory for its instructions and their links; 0: it has none */
 };
 
-/* Pinned memory that a step is packed into; a stage is reused when its copy has been made. */
+/* Pinned memory into which the data of a step is packed. It is used again when the GPU has copied it. */
 struct cuda_stage {
     unsigned char *data;
     CUevent copied;
@@ -101,9 +115,10 @@ struct cuda {
     struct cuda_driver *d; /* the GPU's */
     CUstream stream;
     bool exact, no_fuse;
-    bool one_list;    /* while a step of one row with experts is lowered as a list of instructions: its products keep 16 bits of x there */
-    size_t kept_back; /* bytes of the GPU that are left to the driver and the display */
-    const struct select_row *forced; /* measurements: this row for all ops of its kind that fit it */
+    bool
+        one_list; /* a step of one row with experts is being lowered as one list; wide products are rounded then, since kernels/one.cu keeps 16 bits of x */
+    size_t kept_back;                /* bytes of the GPU that are left free for the driver and the display */
+    const struct select_row *forced; /* for measurements: this row of the table is taken for all ops that it fits */
     struct cuda_piece *pieces;       /* [n_pieces] of device memory */
     int32_t n_pieces, pieces_capacity;
 
@@ -113,36 +128,40 @@ struct cuda {
     int64_t state_offsets[STATES_MAX], state_total;
 
     struct plan plan;
+    struct cuda_group *groups; /* [n_groups] of ops that one launch takes together, in order (cuda.h) */
+    int32_t n_groups, groups_capacity;
     struct program program;
     CUdeviceptr scratch, op_scratch, counters;
-    volatile uint32_t *gave_up; /* pinned: blocks of a launch waited for each other in vain */
-    CUdeviceptr staging;        /* a weight's rows before they become tiles */
+    volatile uint32_t *gave_up; /* pinned word that a kernel sets when its blocks waited for each other in vain */
+    CUdeviceptr staging;        /* rows of a weight that are about to become tiles */
     size_t staging_bytes;
     size_t scratch_bytes, op_scratch_bytes, op_scratch_need;
-    CUresult lower_code; /* of a driver function that lowering called */
-    CUdeviceptr widened; /* two places for dequantised weights: one is read while the next weight is written to the other */
-    size_t widened_bytes, widened_need;
-    int32_t i_widened, carrier; /* the place that is free; the launch that can dequantise what comes next, -1: none */
+    CUresult lower_code; /* the first error of the driver during lowering */
+    CUdeviceptr given;   /* rows from the host, set by set (given.c) */
+    size_t given_bytes, given_at[GIVEN_SETS];
+    CUdeviceptr dequantised; /* two buffers for dequantised weights: one is read while the next weight is written to the other */
+    size_t dequantised_bytes, dequantised_need;
+    int32_t i_dequantised, carrier; /* the buffer that is free; the launch that can dequantise the next weight while it runs, -1: none */
 
-    struct step_key key; /* of the step being built; max_len as given */
+    struct step_key key; /* of the step that is being built; max_len is not rounded */
     struct step_layout at;
     CUdeviceptr step_block;
     size_t step_capacity;
     struct cuda_stage stages[STAGES];
     int i_stage;
     int32_t n_rope_tables, rope_width; /* of the step */
-    int32_t n_tiles, n_decode;         /* prompt tiles of 64 rows; rows of sequences with one row, which come first */
+    int32_t n_tiles, n_decode;         /* tiles of 64 prompt rows; rows of sequences that have one row, which come first */
 
-    CUdeviceptr chosen, choose_counters;   /* [rows] tokens of the last step; [2 rows] */
-    CUdeviceptr said, biases, masks;       /* tables of choose.c; 0 until somebody needs them */
-    struct cuda_stage mask_stages[STAGES]; /* the host's side of the masks */
+    CUdeviceptr chosen, choose_counters;   /* [rows] tokens that the last step chose; [2 rows] */
+    CUdeviceptr said, biases, masks;       /* tables of choose.c; 0 until a job needs them */
+    struct cuda_stage mask_stages[STAGES]; /* pinned memory in which the host writes masks */
     int32_t i_mask_stage, mask_words;
     struct cuda_result results[RESULTS];
-    int i_result; /* the next one to be filled */
+    int i_result; /* the result that the next step fills */
 
     struct cuda_graph graphs[GRAPHS_MAX];
     int32_t n_graphs;
-    struct cuda_graph *replay; /* chosen by begin */
+    struct cuda_graph *replay; /* the graph that the step will replay; NULL: the list is lowered */
     struct step_key seen[SEEN_MAX];
     int32_t n_seen;
     uint64_t n_steps;
@@ -150,7 +169,7 @@ struct cuda {
     int32_t n_outputs;
     struct cuda_input inputs[OUTPUTS_MAX];
     int32_t n_inputs;
-    unsigned char *bounce; /* pinned, for reading back and for uploads */
+    unsigned char *bounce; /* pinned, for reading results back and for uploads */
     CUevent bounced[2];
 };
 
@@ -160,7 +179,7 @@ static inline unsigned int ceil_div(int64_t a, int64_t b) {
     return (unsigned int)((a + b - 1) / b);
 }
 
-/* 99 KB for a block, as 8.6, 8.9 and 12.x have, whose kernels are compiled for that (kernels/step.cuh). */
+/* A block has at most 99 KB of shared memory, as on 8.6, 8.9 and 12.x. Kernels for those are compiled with smaller rings (kernels/sync.cuh). */
 static inline bool cuda_has_small_shared(const struct cuda *c) {
     return c->gpu->shared_max < 128 << 10;
 }
@@ -170,19 +189,22 @@ int cuda_open(struct device *d, const struct backend_options *options, struct ba
 void cuda_close(struct backend *be);
 
 /* ---- memory (memory.c) ---- */
-/* The calling thread uses this GPU from now on. Every entry begins with it: which of its threads loads, runs and closes is the caller's business. */
+/* The calling thread uses this GPU from now on. Every function that the engine calls begins with it, because loading, running and closing may
+ * happen on different threads. */
 int cuda_use(struct cuda *c, struct err *err);
 int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err);
-/* Ordinary memory to the GPU, in the stream's order; it may go when this returns. */
+/* Copies ordinary memory to the GPU, behind what the stream was given before. The memory may be freed when this returns. */
 int cuda_upload(struct cuda *c, CUdeviceptr to, const void *from, size_t bytes, const char *what, struct err *err);
 void cuda_free(struct cuda *c, CUdeviceptr *p);
-/* Every graph goes: called before memory whose address they hold is given back. */
+/* Makes room in one of the pieces of device memory that programs know by their addresses. */
+int cuda_grow(struct cuda *c, size_t need, const char *what, CUdeviceptr *p, size_t *bytes, struct err *err);
+/* Destroys all graphs. Called before memory is freed whose address their kernels hold. */
 void cuda_graphs_drop(struct cuda *c);
 /* Waits for what was launched. */
 int cuda_wait(struct cuda *c, struct err *err);
-/* An error when blocks of a launch waited for each other in vain. */
+/* An error where blocks of an earlier launch gave up waiting for each other. */
 int cuda_check_waits(struct cuda *c, struct err *err);
-/* Notes whether what failed with this code has cost us the GPU, and returns it. */
+/* Returns code. After an error it notes in the device whether the GPU is lost for this process. */
 int cuda_note_lost(struct cuda *c, int code);
 
 /* ---- weights (weight.c) ---- */
@@ -192,9 +214,6 @@ size_t cuda_weight_bytes(const struct backend *be, const struct weight_source *s
 /* The tile layout of kernels/tile.cuh: whether a weight takes it, and its bytes per tile. */
 bool cuda_tiles(const struct cuda *c, const struct weight_source *s);
 int64_t cuda_tile_bytes(const struct format *f, int64_t in);
-/* Bits of a code there, 4 or 8, and bytes of a unit: 16 rows of 64 elements with their scales and biases. */
-int32_t cuda_tile_bits(const struct format *f);
-int32_t cuda_unit_bytes(const struct format *f);
 
 /* ---- cache (kv.c) ---- */
 bool cuda_kv_is_f32(const struct cuda *c, const struct kv_class *k);
@@ -224,15 +243,20 @@ void cuda_step_layout(const struct cuda *c, const struct step_key *key, struct s
 int cuda_step_upload(struct cuda *c, const struct step *step, struct err *err);
 int32_t cuda_length_bucket(int32_t len);
 
+/* ---- rows from the host (given.c) ---- */
+/* Room for those of the list that was walked; those of a step go there. */
+int cuda_given_open(struct cuda *c, struct err *err);
+int cuda_given_upload(struct cuda *c, const struct step *step, struct err *err);
+
 /* ---- tables for choosing, and what was chosen (choose.c) ---- */
 int cuda_choose_open(struct cuda *c, int32_t rows, struct err *err);
 int cuda_mask_room(struct backend *be, int32_t rows, int32_t words, uint32_t **out, struct err *err);
-/* The masks that were written into the last room go to the device. */
+/* Sends the masks that were written into the last room to the device. */
 int cuda_masks_send(struct cuda *c, const struct step *step, struct err *err);
 void cuda_masks_close(struct cuda *c);
 void cuda_choose_close(struct cuda *c);
 int cuda_choice_begin(struct backend *be, int32_t slot, const struct choice_tables *t, struct err *err);
-/* What the step chose goes to the host, behind the step. */
+/* Sends the tokens that the step chose to the host, when the step is done. */
 int cuda_results_send(struct cuda *c, struct err *err);
 int cuda_chosen(struct backend *be, int32_t age, struct step_chosen *out, struct err *err);
 

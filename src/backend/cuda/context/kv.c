@@ -13,7 +13,7 @@ static size_t block_bytes(const struct cuda *c, const struct kv_class *k, int32_
     return (size_t)k->heads * K_BLOCK * (size_t)width * (size_t)cuda_kv_number_bytes(&c->base, k);
 }
 
-/* Zeroed: what lies beyond a sequence's end is multiplied by zero, and must be a number. */
+/* Cleared, because positions beyond a sequence's end are multiplied by zero, and zero times NaN is no zero. */
 static int open_pool(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err) {
     TRY(cuda_alloc(c, bytes, what, out, err));
     if (bytes) CUDA_TRY(c, c->d->cuMemsetD8Async(*out, 0, bytes, c->stream), "clearing the %s", what);
@@ -94,7 +94,7 @@ size_t cuda_block_bytes(const struct backend *be, int32_t kv_class, const char *
     return (block_bytes(c, k, k->k_width) + block_bytes(c, k, k->v_width)) * (size_t)k->n_layers;
 }
 
-/* Copies go through the stream of the steps: they come behind what was launched before, and are over when this returns. */
+/* The copy goes through the stream of the steps, so it comes after what was launched before. It is done when this returns. */
 static int download(struct cuda *c, void *dst, CUdeviceptr from, size_t bytes, struct err *err) {
     CUDA_TRY(c, c->d->cuMemcpyDtoHAsync(dst, from, bytes, c->stream), "reading the KV cache");
     CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "reading the KV cache");

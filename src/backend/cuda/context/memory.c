@@ -5,7 +5,7 @@ int cuda_use(struct cuda *c, struct err *err) {
     return cuda_gpu_use(c->gpu, err);
 }
 
-/* The driver's own refusal says what ours does: others may have taken the memory in between, or it lies in pieces. */
+/* A refusal by the driver gets our message too: another program may have taken the memory in between, or what is free lies in pieces. */
 static int alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err) {
     size_t free_bytes = 0, total = 0;
     CUDA_TRY(c, c->d->cuMemGetInfo(&free_bytes, &total), "asking for free memory");
@@ -38,7 +38,7 @@ int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out,
 
 void cuda_free(struct cuda *c, CUdeviceptr *p) {
     if (!*p) return;
-    int32_t i = c->n_pieces - 1; /* what came last goes first, mostly */
+    int32_t i = c->n_pieces - 1; /* the last piece is the likeliest: memory is mostly freed in reverse order */
     while (c->pieces[i].p != *p) i--;
     device_give(c->base.device, c->pieces[i].bytes);
     c->pieces[i] = c->pieces[--c->n_pieces];
@@ -46,7 +46,7 @@ void cuda_free(struct cuda *c, CUdeviceptr *p) {
     *p = 0;
 }
 
-/* A copy that names no stream may arrive after work of ours that was launched later: ours does not wait for the stream that it is in. */
+/* The copy names our stream. One without a stream might arrive after kernels that were launched later, since our stream does not wait for others. */
 int cuda_upload(struct cuda *c, CUdeviceptr to, const void *from, size_t bytes, const char *what, struct err *err) {
     CUDA_TRY(c, c->d->cuMemcpyHtoDAsync(to, from, bytes, c->stream), "uploading %s", what);
     CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "uploading %s", what);
@@ -64,7 +64,7 @@ void cuda_graphs_drop(struct cuda *c) {
 
 /* ---- waiting -------------------------------------------------------------------------------------------------- */
 
-/* After a wait that had no end (kernels/sync.cuh) a step's results are nothing; the counters are whole again when the launch is over. */
+/* After blocks gave up waiting (kernels/sync.cuh) the results of the step are worthless. The other counters are zero again when the launch has ended. */
 int cuda_check_waits(struct cuda *c, struct err *err) {
     if (!*c->gave_up) return ERR_OK;
     *c->gave_up = 0;
@@ -76,12 +76,23 @@ int cuda_check_waits(struct cuda *c, struct err *err) {
         c->gpu->about->index, c->gpu->n_sm);
 }
 
+int cuda_grow(struct cuda *c, size_t need, const char *what, CUdeviceptr *p, size_t *bytes, struct err *err) {
+    if (need <= *bytes) return ERR_OK;
+    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "waiting for earlier steps");
+    cuda_graphs_drop(c); /* they hold the address */
+    cuda_free(c, p);
+    *bytes = 0;
+    TRY(cuda_alloc(c, need, what, p, err));
+    *bytes = need;
+    return ERR_OK;
+}
+
 int cuda_wait(struct cuda *c, struct err *err) {
     CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "running a step");
     return cuda_check_waits(c, err);
 }
 
-/* After a fault in a kernel, or when the GPU is gone, the driver says the same of every call. */
+/* After a fault in a kernel, or when the GPU is gone, every call of the driver gives the same error. */
 int cuda_note_lost(struct cuda *c, int code) {
     if (code && cuda_result_is_fatal(c->d->cuStreamSynchronize(c->stream))) c->base.device->lost = true;
     return code;

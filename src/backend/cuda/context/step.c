@@ -4,7 +4,7 @@
  * arguments, and with them graphs, hold for every step of that key. */
 #include "backend/cuda/context/context.h"
 
-enum { STEP_ALIGN = 16, BUCKET_MIN = 256, TILE_ROWS = 64 };
+enum { STEP_ALIGN = 16, BUCKET_MIN = 256 };
 
 int32_t cuda_length_bucket(int32_t len) {
     int32_t bucket = BUCKET_MIN;
@@ -28,7 +28,11 @@ void cuda_step_layout(const struct cuda *c, const struct step_key *key, struct s
     out->seqs = cut(&used, seqs * sizeof(struct k_seq));
     out->choices = cut(&used, key->chooses ? (size_t)key->n_logits * sizeof(struct k_choice) : 0);
     out->rope = cut(&used, seqs * (size_t)c->n_rope_tables * (size_t)c->rope_width * sizeof(float));
-    out->tiles = cut(&used, ((size_t)key->n_rows / TILE_ROWS + seqs) * 2 * sizeof(int32_t));
+    out->tiles = cut(&used, ((size_t)key->n_rows / FLASH_ROWS + seqs) * 2 * sizeof(int32_t));
+    out->given = cut(&used, key->gives ? rows * GIVEN_SETS : 0);
+    out->places = cut(&used, key->has_places ? rows * STEP_AXES : 0);
+    out->until = cut(&used, key->sees ? rows : 0);
+    for (int i = 0; i < 2; i++) out->spans[i] = cut(&used, key->has_spans ? 2 * rows : 0);
     for (int32_t i = 0; i < c->layout.n_classes; i++) out->tables[i] = cut(&used, seqs * (size_t)out->table_stride * sizeof(int32_t));
     out->bytes = used;
 }
@@ -40,7 +44,11 @@ int cuda_step_open(struct cuda *c, const struct step *step, struct err *err) {
                             .n_seqs = step->seqs_capacity,
                             .n_logits = step->rows_capacity,
                             .max_len = step->table_capacity * K_BLOCK,
-                            .chooses = CHOICE_ALL};
+                            .chooses = CHOICE_ALL,
+                            .gives = true,
+                            .has_places = true,
+                            .sees = true,
+                            .has_spans = true};
     struct step_layout layout;
     cuda_step_layout(c, &most, &layout);
     if (layout.bytes <= c->step_capacity) return ERR_OK;
@@ -68,7 +76,7 @@ void cuda_step_close(struct cuda *c) {
     c->step_capacity = 0;
 }
 
-/* Block tables: as many entries as the sequence has blocks. */
+/* Block tables, of each sequence as many entries as it has blocks. */
 static void pack_tables(const struct cuda *c, const struct step *step, unsigned char *data) {
     for (int32_t i = 0; i < c->layout.n_classes; i++)
         for (int32_t s = 0; s < step->n_seqs; s++) {
@@ -78,14 +86,32 @@ static void pack_tables(const struct cuda *c, const struct step *step, unsigned 
         }
 }
 
-/* Prompt rows in tiles of one sequence each; rows of one-row sequences at the front are left to the decode kernels. */
+/* Rows that the host gives are numbered in each set. */
+static void pack_given(const struct cuda *c, const struct step *step, unsigned char *data) {
+    int32_t *at = (int32_t *)(data + c->at.given);
+    for (int k = 0; k < GIVEN_SETS && c->key.gives; k++)
+        for (int32_t r = 0, next = 0; r < step->n_rows; r++) *at++ = step->given[k] && step->given[k][r] ? next++ : -1;
+}
+
+/* Where rows lie, and what they see. Places of text are the same along all axes: one of them is all that a decode step needs. */
+static void pack_places(const struct cuda *c, const struct step *step, unsigned char *data) {
+    size_t rows = (size_t)step->n_rows * sizeof(int32_t);
+    int32_t *places = (int32_t *)(data + c->at.places);
+    bool is_text = c->key.decode_only && !c->key.gives;
+    if (c->key.has_places && !is_text) memcpy(places, step->places, rows * STEP_AXES);
+    for (int64_t r = 0; c->key.has_places && is_text && r < step->n_rows; r++) places[r] = step->places[r * STEP_AXES];
+    if (c->key.sees) memcpy(data + c->at.until, step->until, rows);
+    for (int i = 0; i < 2 && c->key.has_spans; i++) memcpy(data + c->at.spans[i], step->spans[i], 2 * rows);
+}
+
+/* Cuts prompt rows into tiles; a tile has rows of one sequence. Sequences with one row come first and get none: the decode kernels take them. */
 static void pack_tiles(struct cuda *c, const struct step *step, unsigned char *data) {
     int32_t *tiles = (int32_t *)(data + c->at.tiles), s = 0;
     c->n_tiles = 0;
     while (s < step->n_seqs && step->seqs[s].n_rows == 1) s++;
     c->n_decode = s;
     for (; s < step->n_seqs; s++)
-        for (int32_t first = 0; first < step->seqs[s].n_rows; first += TILE_ROWS, c->n_tiles++) {
+        for (int32_t first = 0; first < step->seqs[s].n_rows; first += FLASH_ROWS, c->n_tiles++) {
             tiles[2 * c->n_tiles] = s;
             tiles[2 * c->n_tiles + 1] = first;
         }
@@ -106,6 +132,8 @@ int cuda_step_upload(struct cuda *c, const struct step *step, struct err *err) {
     if (c->key.chooses) memcpy(data + c->at.choices, step->choices, (size_t)step->n_logits * sizeof *step->choices);
     size_t ropes = (size_t)step->n_seqs * (size_t)step->n_rope_tables * (size_t)step->rope_width;
     if (ropes) memcpy(data + c->at.rope, step->rope, ropes * sizeof(float));
+    pack_given(c, step, data);
+    pack_places(c, step, data);
     pack_tables(c, step, data);
     pack_tiles(c, step, data);
     CUDA_TRY(c, c->d->cuMemcpyHtoDAsync(c->step_block, data, c->at.bytes, c->stream), "copying the data of a step");

@@ -52,24 +52,16 @@ static int upload_rows(struct cuda *c, const struct weight_source *s, const stru
 
 bool cuda_tiles(const struct cuda *c, const struct weight_source *s) {
     const struct format *f = &s->format;
-    bool fits = s->n_experts == 1 || (cuda_tile_bits(f) == 4 && s->out % 16 == 0); /* experts' kernels take 4 bits */
+    bool fits = s->n_experts == 1 || (tile_bits(f->bits) == 4 && s->out % TILE_ROWS == 0); /* experts' kernels take 4 bits */
     return c->gpu->functions[KERNEL_tile_pack] && !c->exact && !s->is_vector && !s->is_router && fits && f->mode == QUANT_AFFINE &&
-           f->group >= 32 && f->dtype != DT_F32 && s->in % 64 == 0;
-}
-
-int32_t cuda_tile_bits(const struct format *f) {
-    return f->bits <= 4 ? 4 : 8;
-}
-
-int32_t cuda_unit_bytes(const struct format *f) {
-    return cuda_tile_bits(f) * 128 + (f->group == 32 ? 128 : 64);
+           f->group >= 32 && f->dtype != DT_F32 && s->in % TILE_UNIT == 0;
 }
 
 int64_t cuda_tile_bytes(const struct format *f, int64_t in) {
-    return in / 64 * cuda_unit_bytes(f);
+    return in / TILE_UNIT * tile_unit_bytes(f->bits, f->group);
 }
 
-/* Memory for a weight's rows on their way; kept for the next one. */
+/* Memory for rows of a weight before they become tiles. It is kept for the next weight. */
 static int staging(struct cuda *c, size_t bytes, struct err *err) {
     if (bytes <= c->staging_bytes) return ERR_OK;
     CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "uploading weights");
@@ -83,11 +75,11 @@ static int staging(struct cuda *c, size_t bytes, struct err *err) {
 /* rows: some of a weight, as they lie in the staging memory. */
 static int make_tiles(struct cuda *c, const struct k_weight *rows, CUdeviceptr to, struct err *err) {
     struct k_tile a = {.w = *rows, .out = to, .n = rows->out};
-    unsigned int tiles = ceil_div(rows->out, 16), y = tiles < MAX_GRID_Y ? tiles : MAX_GRID_Y;
+    unsigned int tiles = ceil_div(rows->out, TILE_ROWS), y = tiles < MAX_GRID_Y ? tiles : MAX_GRID_Y;
     void *params[] = {&a};
     CUDA_TRY(c,
-             c->d->cuLaunchKernel(c->gpu->functions[KERNEL_tile_pack], ceil_div(rows->in / 64, 8), y, ceil_div(tiles, y), 256, 1, 1, 0,
-                                  c->stream, params, NULL),
+             c->d->cuLaunchKernel(c->gpu->functions[KERNEL_tile_pack], ceil_div(rows->in / TILE_UNIT, 8), y, ceil_div(tiles, y), 256, 1, 1,
+                                  0, c->stream, params, NULL),
              "tiles of a weight");
     return ERR_OK;
 }
@@ -117,12 +109,13 @@ static struct k_weight weight_args(const struct weight_source *s, const struct p
     };
 }
 
-/* Whole tiles' rows that are on their way at once: experts of a layer together may be a gigabyte. */
+/* Bytes of rows that become tiles at once: the experts of a layer may have a gigabyte in all. */
 enum { STAGED_BYTES = 64 << 20 };
 
 static int upload_tiles(struct cuda *c, const struct weight_source *s, int64_t n_rows, struct cuda_weight *w, struct err *err) {
     struct planes row = planes_of(s, 1);
-    int64_t tile_bytes = cuda_tile_bytes(&s->format, s->in), at_once = STAGED_BYTES / (int64_t)row.bytes / 16 * 16 + 16;
+    int64_t tile_bytes = cuda_tile_bytes(&s->format, s->in),
+            at_once = STAGED_BYTES / (int64_t)row.bytes / TILE_ROWS * TILE_ROWS + TILE_ROWS;
     if (at_once > n_rows) at_once = n_rows;
     struct planes p = planes_of(s, at_once);
     TRY(staging(c, p.bytes, err));
@@ -130,14 +123,14 @@ static int upload_tiles(struct cuda *c, const struct weight_source *s, int64_t n
     for (int64_t first = 0; first < n_rows; first += at_once) {
         rows.out = n_rows - first < at_once ? n_rows - first : at_once;
         TRY(upload_rows(c, s, &p, first, rows.out, c->staging, err));
-        TRY(make_tiles(c, &rows, w->base + (uint64_t)(first / 16 * tile_bytes), err));
+        TRY(make_tiles(c, &rows, w->base + (uint64_t)(first / TILE_ROWS * tile_bytes), err));
     }
     w->k = rows;
     w->k.out = s->out;
     w->k.values = w->base;
     w->k.scales = w->k.biases = 0;
     w->k.tile_bytes = tile_bytes;
-    w->k.bits = cuda_tile_bits(&s->format);
+    w->k.bits = tile_bits(s->format.bits);
     return ERR_OK;
 }
 
@@ -145,7 +138,7 @@ enum { SPARE_BYTES = 256 }; /* behind a weight: kernels read whole pieces */
 
 static size_t bytes_of(const struct cuda *c, const struct weight_source *s, int64_t n_rows) {
     if (!cuda_tiles(c, s)) return planes_of(s, n_rows).bytes;
-    return align256((size_t)cuda_tile_bytes(&s->format, s->in) * ceil_div(n_rows, 16));
+    return align256((size_t)cuda_tile_bytes(&s->format, s->in) * ceil_div(n_rows, TILE_ROWS));
 }
 
 size_t cuda_weight_bytes(const struct backend *be, const struct weight_source *source) {
@@ -188,7 +181,7 @@ void cuda_weight_release(struct backend *be, struct weight *weight) {
     if (!w) return;
     cuda_use(c, NULL);
     c->d->cuStreamSynchronize(c->stream);
-    cuda_graphs_drop(c); /* they hold its address */
+    cuda_graphs_drop(c); /* their kernels hold its address */
     cuda_free(c, &w->base);
     mem_free(w);
     weight->packed = NULL;

@@ -1,60 +1,51 @@
 /* Attention of decode rows with what stands before it as one instruction: [NORM] [ROPE] [NORM] [ROPE] KV_WRITE ATTN. */
 #include "backend/cuda/decode/decode.h"
 
-enum { STEP_SPLIT = 256, STEP_SPLITS_MAX = 32, STEP_SINGLE_MAX = 1024, STEP_LONG = 1024, HEAD_BYTES = 4 * K_INSTR_BYTES + 2304 };
+enum { STEP_SPLIT = 256, STEP_SPLITS_MAX = 32, STEP_SINGLE_MAX = 1024, STEP_LONG = 1024 };
 
-/* What the queries or keys of the run are before it. */
-static struct tensor before(const struct cuda *c, int32_t norm, int32_t rope) {
-    return c->base.list.ops[norm >= 0 ? norm : rope].in[0];
-}
-
-/* The most positions that a row of this step can see, rounded up as graphs are. */
+/* The most positions that a row of this step can see; lengths are rounded up to the bucket of the step's graph. */
 static int32_t visible_most(const struct cuda *c, int32_t window, int32_t chunk) {
     int32_t len = cuda_length_bucket(c->key.max_len);
     if (window > 0 && window < len) len = window;
     return chunk > 0 && chunk < len ? chunk : len;
 }
 
-bool step_attention_find(const struct cuda *c, int32_t i, struct step_attention *out) {
-    const struct oplist *l = &c->base.list;
-    struct tensor q, k;
-    if (c->n_tiles || c->n_decode != c->key.n_rows) return false;
-    int32_t j = cuda_take_place(c, i, &out->norms[0], &out->ropes[0], &q);
-    j = cuda_take_place(c, j, &out->norms[1], &out->ropes[1], &k);
-    if (j + 1 >= l->n_ops || out->ropes[0] < 0 || out->ropes[1] < 0) return false;
-    const struct op *write = &l->ops[j], *attn = &l->ops[j + 1];
-    if (write->kind != OP_KV_WRITE || attn->kind != OP_ATTN || write->n_in != 2 || attn->arg.attn.slopes || attn->arg.attn.both_ways)
-        return false;
-    if (memcmp(&l->ops[out->ropes[0]].arg.rope, &l->ops[out->ropes[1]].arg.rope, sizeof(struct rope_args)) != 0) return false;
-    if (memcmp(&write->arg.kv.kv, &attn->arg.attn.kv, sizeof(struct kv_ref)) != 0) return false;
-    if (!cuda_same_view(write->in[0], k) || !cuda_read_only_by(c, k, j) || !cuda_same_view(attn->in[0], q) ||
-        !cuda_read_only_by(c, q, j + 1))
-        return false;
-    const struct kv_class *kv = &c->layout.classes[write->arg.kv.kv.kv_class];
+static bool shapes_fit(const struct cuda *c, const struct cuda_qkv *qkv, const struct op *attn) {
+    const struct kv_class *kv = &c->layout.classes[attn->arg.attn.kv.kv_class];
+    struct tensor q = qkv->from[0], k = qkv->from[1], v = qkv->from[2];
     int32_t d = kv->k_width, group = q.heads / kv->heads;
-    struct tensor from_q = before(c, out->norms[0], out->ropes[0]), from_k = before(c, out->norms[1], out->ropes[1]), v = write->in[1];
-    bool shapes = !cuda_kv_is_f32(c, kv) && (d == 64 || d == 128 || d == 256) && kv->v_width == d && attn->out[0].width == d &&
-                  from_q.width == d && from_k.width == d && v.width == d && from_k.heads == kv->heads && v.heads == kv->heads &&
-                  group >= 1 && group <= 8 && group * kv->heads == q.heads && attn->out[0].head_stride == d &&
-                  (int64_t)c->key.n_rows * q.heads < COUNTERS - COUNTERS_FIRST;
-    /* several rows with much to read are quicker in kernels/decode.cu; one row would lose the list that it is a part of */
-    bool is_long = c->key.n_rows > 1 && visible_most(c, attn->arg.attn.window, attn->arg.attn.chunk) > STEP_LONG;
-    bool f32 = l->values[from_q.id - 1].dtype == DT_F32 && l->values[from_k.id - 1].dtype == DT_F32 && l->values[v.id - 1].dtype == DT_F32;
-    out->write = j;
-    out->attn = j + 1;
-    out->size = j + 2 - i;
-    return shapes && f32 && !is_long;
+    bool is_f32 = true;
+    for (int i = 0; i < 3; i++) is_f32 = is_f32 && c->base.list.values[qkv->from[i].id - 1].dtype == DT_F32;
+    return is_f32 && !cuda_kv_is_f32(c, kv) && (d == 64 || d == 128 || d == 256) && kv->v_width == d && attn->out[0].width == d &&
+           q.width == d && k.width == d && v.width == d && k.heads == kv->heads && v.heads == kv->heads && group >= 1 && group <= 8 &&
+           group * kv->heads == q.heads && attn->out[0].head_stride == d && (int64_t)c->key.n_rows * q.heads < COUNTERS - COUNTERS_FIRST;
 }
 
-static void place_args(const struct cuda *c, const struct step_attention *g, struct k_step_attn *a) {
+int32_t step_attention_find(const struct cuda *c, int32_t i, struct step_attention *out) {
+    const struct oplist *l = &c->base.list;
+    if (!cuda_step_small(c) || c->n_tiles || c->n_decode != c->key.n_rows) return 0;
+    int32_t n = cuda_find_qkv(c, i, &out->qkv);
+    if (!n || i + n >= l->n_ops) return 0;
+    out->attn = i + n;
+    const struct op *write = &l->ops[out->qkv.write], *attn = &l->ops[out->attn];
+    if (attn->kind != OP_ATTN || attn->arg.attn.slopes || attn->arg.attn.both_ways) return 0;
+    if (memcmp(&write->arg.kv.kv, &attn->arg.attn.kv, sizeof(struct kv_ref)) != 0) return 0;
+    if (!cuda_same_view(attn->in[0], out->qkv.q) || !cuda_read_only_by(c, out->qkv.q, out->attn)) return 0;
+    /* kernels/decode.cu is quicker for several rows with long contexts; a single row stays here, because its list may have no gap */
+    bool is_long = c->key.n_rows > 1 && visible_most(c, attn->arg.attn.window, attn->arg.attn.chunk) > STEP_LONG;
+    return shapes_fit(c, &out->qkv, attn) && !is_long ? n + 1 : 0;
+}
+
+/* Where queries, keys and values lie, and what is done with them before attention. */
+static void put_qkv(const struct cuda *c, const struct cuda_qkv *g, struct k_step_attn *a) {
     const struct op *ops = c->base.list.ops;
     const struct rope_args *r = &ops[g->ropes[0]].arg.rope;
-    struct k_view q = cuda_view(c, before(c, g->norms[0], g->ropes[0])), k = cuda_view(c, before(c, g->norms[1], g->ropes[1])),
-                  v = cuda_view(c, ops[g->write].in[1]);
+    struct k_view q = cuda_view(c, g->from[0]), k = cuda_view(c, g->from[1]), v = cuda_view(c, g->from[2]);
     a->q = q.p, a->q_row = q.row_stride, a->q_head = q.head_stride;
     a->k = k.p, a->k_row = k.row_stride, a->k_head = k.head_stride;
     a->v = v.p, a->v_row = v.row_stride, a->v_head = v.head_stride;
     a->inv_freq = cuda_vec(r->inv_freq);
+    a->rope_pos = cuda_rope_pos(c, r);
     a->step_rope = cuda_step_array(c, c->at.rope);
     a->rope_kind = (int32_t)r->kind;
     a->rope_first = r->first;
@@ -75,8 +66,8 @@ static void place_args(const struct cuda *c, const struct step_attention *g, str
     }
 }
 
-/* Runs of at least STEP_SPLIT positions, as many as there are blocks for. One row with few positions has a block for every query head where
- * there are enough of them; many positions: a cached head is read once for all of its query heads. */
+/* Cuts the positions into runs of at least STEP_SPLIT, at most one run for each block. With few positions each query head gets a block where there
+ * are enough blocks. With many positions a block takes all query heads of a cached head, so that the cache is read once. */
 static void share_attention(const struct cuda *c, struct k_step_attn *a) {
     int32_t len = visible_most(c, a->window, a->chunk), most = c->gpu->n_sm / (a->rows * a->c.heads);
     int32_t splits = (int32_t)ceil_div(len, STEP_SPLIT);
@@ -91,7 +82,8 @@ void step_attention_lower(struct cuda *c, const struct step_attention *g) {
     const struct op *attn = &c->base.list.ops[g->attn];
     const struct attn_args *t = &attn->arg.attn;
     struct k_view y = cuda_view(c, attn->out[0]);
-    struct k_instr in = {.kind = K_STEP_ATTN, .reads = step_count_reads(c, attn->out[0])};
+    struct k_instr in = {.kind = K_STEP_ATTN};
+    struct step_values values = {.x = g->qkv.from[0], .k = g->qkv.from[1], .v = g->qkv.from[2], .y = attn->out[0]};
     struct k_step_attn *a = &in.u.attn;
     *a = (struct k_step_attn){
         .c = cuda_cache(c, t->kv),
@@ -112,11 +104,11 @@ void step_attention_lower(struct cuda *c, const struct step_attention *g) {
         .group = attn->in[0].heads / c->kv[t->kv.kv_class].shape.heads,
         .rows = attn->in[0].rows,
     };
-    place_args(c, g, a);
+    put_qkv(c, &g->qkv, a);
     share_attention(c, a);
-    size_t used = 0, d = (size_t)a->c.k_width, heads = (size_t)a->group, warps = 16 / ((heads + 1) / 2);
+    size_t used = 0, d = (size_t)a->c.k_width, heads = (size_t)a->group, warps = STEP_WARPS / ((heads + 1) / 2);
     if (a->splits > 1)
         a->partial = cuda_op_scratch(c, &used, (size_t)a->rows * (size_t)attn->in[0].heads * (size_t)a->splits * (d + 2) * sizeof(float));
-    size_t shared_bytes = HEAD_BYTES + ((heads + 2) * d + heads * warps * (d + 2)) * sizeof(float);
-    step_emit(c, &in, (unsigned int)(a->rows * a->c.heads * a->splits), shared_bytes);
+    size_t shared_bytes = STEP_HEAD_BYTES + ((heads + 2) * d + heads * warps * (d + 2)) * sizeof(float);
+    step_emit(c, &in, &values, (unsigned int)(a->rows * a->c.heads * a->splits), shared_bytes);
 }

@@ -1,11 +1,6 @@
-/* The experts of a step of one row as instructions of kernels/one.cu: NORM LINEAR ROUTE EXPERTS ADD become the router's scores, gate and up of the
- * chosen experts, and down with the residual. Only in a list that is lowered for that kernel as a whole (cuda.one_list). */
+/* The experts of a step of one row as instructions of kernels/one.cu. NORM LINEAR ROUTE EXPERTS ADD become three: the router's scores; gate and up of the
+ * chosen experts; down, with the residual. Only where the whole step is lowered as one list (cuda.one_list). */
 #include "backend/cuda/decode/decode.h"
-
-/* Indices of the ops, one behind the other. */
-struct group {
-    int32_t norm, router, route, experts, add;
-};
 
 static bool is_tiled(const struct weight *w) {
     return w && cuda_weight_args(w).tile_bytes && w->format.group != 32;
@@ -23,78 +18,75 @@ static bool router_suits(const struct op *router, const struct op *route) {
            route->arg.route.k <= K_CHOICES_MAX && route->arg.route.n_groups <= w->out;
 }
 
-static bool find_group(const struct cuda *c, int32_t i, struct group *g) {
+int32_t step_experts_find(const struct cuda *c, int32_t i, struct step_experts *g) {
     const struct oplist *l = &c->base.list;
-    *g = (struct group){i, i + 1, i + 2, i + 3, i + 4};
-    if (!c->one_list || g->add >= l->n_ops || c->key.n_rows != 1) return false;
+    *g = (struct step_experts){i, i + 1, i + 2, i + 3, i + 4};
+    if (!c->one_list || g->add >= l->n_ops || c->key.n_rows != 1) return 0;
     const struct op *norm = &l->ops[g->norm], *router = &l->ops[g->router], *route = &l->ops[g->route], *experts = &l->ops[g->experts],
                     *add = &l->ops[g->add];
-    if (!step_is_row_norm(norm) || router->kind != OP_LINEAR || route->kind != OP_ROUTE || experts->kind != OP_EXPERTS) return false;
+    if (!step_is_row_norm(norm) || router->kind != OP_LINEAR || route->kind != OP_ROUTE || experts->kind != OP_EXPERTS) return 0;
     struct tensor x = norm->out[0];
     bool reads = cuda_same_view(router->in[0], x) && cuda_same_view(experts->in[0], x) && step_count_reads(c, x) == 2 &&
                  cuda_same_view(route->in[0], router->out[0]) && step_count_reads(c, router->out[0]) == 1 &&
                  cuda_same_view(experts->in[1], route->out[0]) && cuda_same_view(experts->in[2], route->out[1]) &&
                  step_count_reads(c, route->out[0]) == 1 && step_count_reads(c, route->out[1]) == 1 &&
                  step_count_reads(c, experts->out[0]) == 1;
-    return reads && step_is_even(norm->in[0]) && step_other_summand(experts->out[0], add) >= 0 && router_suits(router, route) &&
-           experts_suit(&experts->arg.experts);
+    bool suits = reads && step_is_even(norm->in[0]) && step_other_summand(experts->out[0], add) >= 0 && router_suits(router, route) &&
+                 experts_suit(&experts->arg.experts);
+    return suits ? g->add + 1 - i : 0;
 }
 
-int32_t step_experts_size(const struct cuda *c, int32_t i) {
-    struct group g;
-    return find_group(c, i, &g) ? g.add + 1 - i : 0;
-}
-
-/* Where the row lies that the norm reads. */
+/* x of an instruction: the row that the norm reads, and the norm. */
 static void put_x(const struct cuda *c, struct k_step_linear *a, const struct op *norm) {
     struct k_view x = cuda_view(c, norm->in[0]);
     a->x = x.p, a->x_stride = x.row_stride, a->x_dtype = x.dtype;
     step_put_norm(a, norm);
 }
 
-static struct k_instr instr_of(enum k_step_kind kind, const struct weight *w, int32_t reads) {
-    struct k_instr in = {.kind = kind, .reads = reads};
+static struct k_instr instr_of(enum k_step_kind kind, const struct weight *w) {
+    struct k_instr in = {.kind = kind};
     in.u.linear = (struct k_step_linear){
         .w = cuda_weight_args(w), .rows = 1, .own_scale = 1, .inv_in = 1.0f / (float)w->in, .y_dtype = K_F32, .x_dtype = K_F32};
     return in;
 }
 
 static void lower_router(struct cuda *c, const struct op *norm, const struct op *router) {
-    struct k_instr in = instr_of(K_STEP_ROUTER, router->arg.linear.weight, 1);
+    struct k_instr in = instr_of(K_STEP_ROUTER, router->arg.linear.weight);
     struct k_view y = cuda_view(c, router->out[0]);
     put_x(c, &in.u.linear, norm);
     in.u.linear.bias = cuda_vec(router->arg.linear.bias);
     in.u.linear.y = y.p, in.u.linear.y_stride = y.row_stride;
-    step_emit(c, &in, (unsigned int)c->gpu->n_sm, 0);
+    step_emit(c, &in, &(struct step_values){.x = norm->in[0], .y = router->out[0]}, (unsigned int)c->gpu->n_sm, 0);
 }
 
-void step_experts_lower(struct cuda *c, int32_t i) {
-    struct group g;
-    find_group(c, i, &g);
-    const struct op *ops = c->base.list.ops, *route = &ops[g.route], *add = &ops[g.add];
-    const struct experts_args *e = &ops[g.experts].arg.experts;
+void step_experts_lower(struct cuda *c, const struct step_experts *g) {
+    const struct op *ops = c->base.list.ops, *norm = &ops[g->norm], *route = &ops[g->route], *add = &ops[g->add];
+    const struct experts_args *e = &ops[g->experts].arg.experts;
+    int other = step_other_summand(ops[g->experts].out[0], add);
     struct k_step_experts chosen = {.rule = cuda_route_rule(&route->arg.route),
                                     .ids = cuda_view(c, route->out[0]).p,
                                     .n_experts = (int32_t)e->down->n_experts,
                                     .half = K_HALF_INNER,
                                     .k = route->arg.route.k};
-    lower_router(c, &ops[g.norm], &ops[g.router]);
+    lower_router(c, norm, &ops[g->router]);
     size_t used = 0;
     int64_t width = (int64_t)chosen.k * e->inner;
-    struct k_instr in = instr_of(K_STEP_LINEAR, e->gate_up, 1);
+    struct k_instr in = instr_of(K_STEP_LINEAR, e->gate_up);
     struct k_step_linear *a = &in.u.linear;
-    put_x(c, a, &ops[g.norm]);
+    put_x(c, a, norm);
     a->y = cuda_op_scratch(c, &used, (size_t)width * sizeof(float)), a->y_stride = width;
     a->glu_inner = e->inner, a->act = cuda_act(&e->act), a->e = chosen;
-    step_share_tiles(c, a, width / 16);
-    step_emit(c, &in, (unsigned int)c->gpu->n_sm, 0);
+    step_share_tiles(c, a, width / TILE_ROWS);
+    struct tensor between = {.id = STEP_INNER, .heads = 1, .rows = 1, .width = (int32_t)width, .row_stride = width};
+    step_emit(c, &in, &(struct step_values){.x = norm->in[0], .scores = ops[g->router].out[0], .y = between}, (unsigned int)c->gpu->n_sm,
+              0);
     CUdeviceptr inner = a->y;
     struct k_view y = cuda_view(c, add->out[0]);
-    in = instr_of(K_STEP_LINEAR, e->down, step_count_reads(c, add->out[0]));
+    in = instr_of(K_STEP_LINEAR, e->down);
     a->x = inner, a->x_stride = width;
     a->y = y.p, a->y_stride = y.row_stride, a->y_dtype = y.dtype;
     a->e = chosen, a->e.half = K_HALF_DOWN;
-    step_put_residual(c, a, add, step_other_summand(ops[g.experts].out[0], add));
-    step_share_tiles(c, a, e->down->out / 16);
-    step_emit(c, &in, (unsigned int)c->gpu->n_sm, 0);
+    step_put_residual(c, a, add, other);
+    step_share_tiles(c, a, e->down->out / TILE_ROWS);
+    step_emit(c, &in, &(struct step_values){.x = between, .residual = add->in[other], .y = add->out[0]}, (unsigned int)c->gpu->n_sm, 0);
 }

@@ -1,22 +1,23 @@
-/* Graphs of decode steps: built explicitly from the program when a key comes the second time, replayed after that. Where blocks of a launch
- * may wait for each other, a run of instructions becomes one node. */
+/* Graphs of decode steps. A graph is built from the program when a key comes the second time, and replayed after that. Instructions that follow each
+ * other are a run; where blocks of a launch may wait for each other, a run becomes one node of the graph. */
 #include "backend/cuda/decode/decode.h"
 
-/* Two keys share a program when these agree; lengths by bucket. */
+/* Whether steps of two keys have the same program. Lengths count by their bucket. */
 static bool same_key(const struct step_key *a, const struct step_key *b) {
     return a->part == b->part && a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->n_logits == b->n_logits &&
-           a->n_hidden == b->n_hidden && a->chooses == b->chooses && cuda_length_bucket(a->max_len) == cuda_length_bucket(b->max_len);
+           a->n_hidden == b->n_hidden && a->chooses == b->chooses && a->has_places == b->has_places && a->sees == b->sees &&
+           cuda_length_bucket(a->max_len) == cuda_length_bucket(b->max_len);
 }
 
 struct cuda_graph *cuda_graph_find(struct cuda *c, const struct step_key *key) {
-    if (!key->decode_only) return NULL;
+    if (!key->decode_only || key->gives) return NULL;
     for (int32_t i = 0; i < c->n_graphs; i++)
         if (same_key(&c->graphs[i].key, key)) return &c->graphs[i];
     return NULL;
 }
 
 bool cuda_graph_wanted(struct cuda *c, const struct step_key *key) {
-    if (!key->decode_only) return false;
+    if (!key->decode_only || key->gives) return false;
     for (int32_t i = 0; i < c->n_seen && i < SEEN_MAX; i++)
         if (same_key(&c->seen[i], key)) return true;
     c->seen[c->n_seen++ % SEEN_MAX] = *key;
@@ -24,7 +25,7 @@ bool cuda_graph_wanted(struct cuda *c, const struct step_key *key) {
     return false;
 }
 
-/* Instructions in a row from the i-th launch on. */
+/* The number of launches from the i-th on that are instructions. */
 static int32_t run_length(const struct cuda *c, int32_t i) {
     const struct program *p = &c->program;
     int32_t n = 0;
@@ -36,30 +37,37 @@ static const struct k_step_run *run_args(const struct cuda *c, int32_t i) {
     return (const struct k_step_run *)(const void *)(c->program.args + c->program.launches[i].args);
 }
 
-/* Instructions in a row: n launches of the program from the i-th on, `at` in the array of all; how kernels/one.cu runs them, where it does. */
+/* A run of instructions: launches [i, i + n) of the program, instructions [at, at + n) of struct runs. is_one: kernels/one.cu runs them, by `launch`
+ * with rings of `depth` places. */
 struct run {
     int32_t i, n, at, depth;
     bool is_one;
     struct launch launch;
 };
 
-/* All runs and their instructions, in the order of the launches; those lie in memory of the graph's own, behind them their links. */
+/* All runs of a program, and their instructions in order. instrs: memory of the graph, which holds the instructions and then their links. */
 struct runs {
     struct run *runs;
     struct k_instr *all;
+    struct step_values *values; /* [n] of all */
     CUdeviceptr instrs;
     int32_t n_runs, n;
 };
 
 static void gather_runs(const struct cuda *c, struct runs *out) {
     size_t most = (size_t)c->program.n_launches + 1;
-    *out = (struct runs){.runs = mem_alloc(most * sizeof *out->runs), .all = mem_alloc(most * sizeof *out->all)};
+    *out = (struct runs){.runs = mem_alloc(most * sizeof *out->runs),
+                         .all = mem_alloc(most * sizeof *out->all),
+                         .values = mem_alloc(most * sizeof *out->values)};
     for (int32_t i = 0, n; i < c->program.n_launches; i += n ? n : 1) {
         n = run_length(c, i);
         if (!n) continue;
         struct run *r = &out->runs[out->n_runs++];
         *r = (struct run){.i = i, .n = n, .at = out->n};
-        for (int32_t k = 0; k < n; k++) out->all[out->n++] = run_args(c, i + k)->one;
+        for (int32_t k = 0; k < n; k++) {
+            out->values[out->n] = c->program.values[i + k];
+            out->all[out->n++] = run_args(c, i + k)->one;
+        }
         r->is_one = n > 1 && cuda_list_fits(c, out->all + r->at, n, &r->launch, &r->depth);
     }
 }
@@ -67,26 +75,30 @@ static void gather_runs(const struct cuda *c, struct runs *out) {
 static void free_runs(struct runs *r) {
     mem_free(r->runs);
     mem_free(r->all);
+    mem_free(r->values);
 }
 
 static int upload_runs(struct cuda *c, struct runs *r, struct err *err) {
     size_t bytes = (size_t)r->n * sizeof *r->all, links = 0;
     for (int32_t i = 0; i < r->n_runs; i++) {
-        size_t need = r->runs[i].is_one ? cuda_links_find(r->all + r->runs[i].at, r->runs[i].n) : 0;
+        struct run *run = &r->runs[i];
+        size_t need = run->is_one ? cuda_links_find(r->all + run->at, r->values + run->at, run->n) : 0;
         if (need > links) links = need;
     }
     TRY(cuda_alloc(c, bytes + links, "instructions of a step", &r->instrs, err));
-    for (int32_t i = 0; i < r->n_runs; i++)
-        if (r->runs[i].is_one) cuda_links_place(r->all + r->runs[i].at, r->runs[i].n, r->instrs + bytes, links);
-    if (!c->gpu->can_run_lists) /* launches wait for each other */
+    for (int32_t i = 0; i < r->n_runs; i++) {
+        struct run *run = &r->runs[i];
+        if (run->is_one) cuda_links_place(r->all + run->at, r->values + run->at, run->n, r->instrs + bytes, links);
+    }
+    if (!c->gpu->can_run_lists) /* each instruction is a launch, and launches wait for each other anyway */
         for (int32_t k = 0; k < r->n; k++) r->all[k].waits = 0;
     TRY(cuda_upload(c, r->instrs, r->all, bytes, "instructions of a step", err));
     if (links) CUDA_TRY(c, c->d->cuMemsetD32Async(r->instrs + bytes, 0, links / 4, c->stream), "links of a step");
     return ERR_OK;
 }
 
-/* One launch for a run: kernels/one.cu's, or that of kernels/step.cu, a block on every multiprocessor with the most shared memory that one
- * of the instructions needs. */
+/* The launch of a whole run: that of kernels/one.cu, or of kernels/step.cu with a block on every multiprocessor and the most shared memory that any of
+ * its instructions needs. */
 static struct launch run_launch(const struct cuda *c, const struct run *r) {
     if (r->is_one) return r->launch;
     struct launch all = c->program.launches[r->i];
@@ -117,7 +129,7 @@ static int add_node(struct cuda *c, CUgraph graph, const struct launch *l, void 
     return ERR_OK;
 }
 
-/* A run in one launch; where blocks of a launch may not wait for each other, in a launch per instruction, with the same links. */
+/* Adds a run as one node. Where blocks of a launch may not wait for each other, each instruction is a node, with the same links. */
 static int add_list(struct cuda *c, CUgraph graph, const struct runs *runs, const struct run *r, CUgraphNode *last, struct err *err) {
     CUdeviceptr instrs = runs->instrs + (size_t)r->at * sizeof(struct k_instr);
     struct k_step_run run = {.instrs = instrs, .barrier = c->counters, .n = r->n, .tags = r->n, .depth = r->depth};
@@ -166,7 +178,7 @@ static struct cuda_graph *graph_slot(struct cuda *c) {
 bool cuda_graph_at_once(const struct cuda *c) {
     struct runs r;
     bool any = false;
-    if (!c->key.decode_only || c->key.n_rows != 1) return false;
+    if (!c->key.decode_only || c->key.gives || c->key.n_rows != 1) return false;
     gather_runs(c, &r);
     for (int32_t i = 0; i < r.n_runs; i++) any = any || r.runs[i].is_one;
     free_runs(&r);
@@ -183,7 +195,7 @@ bool cuda_one_list_holds(const struct cuda *c) {
     }
     gather_runs(c, &r);
     bool holds = r.n_runs == 1 && r.runs[0].is_one;
-    if (holds) cuda_links_find(r.all, r.n);
+    if (holds) cuda_links_find(r.all, r.values, r.n);
     for (int32_t i = 0; i < r.n && holds; i++) holds = r.all[i].kind == K_STEP_ATTN || !r.all[i].u.linear.e.half || !r.all[i].waits;
     for (int32_t i = 0; i < r.n && holds; i++) holds = r.all[i].kind != K_STEP_ROUTER || r.all[i].u.linear.x_link;
     free_runs(&r);

@@ -35,9 +35,12 @@ int32_t step_count_reads(const struct cuda *c, struct tensor t) {
     return n;
 }
 
-void step_emit(struct cuda *c, const struct k_instr *in, unsigned int blocks, size_t shared_bytes) {
+void step_emit(struct cuda *c, const struct k_instr *in, const struct step_values *values, unsigned int blocks, size_t shared_bytes) {
     struct k_step_run run = {.barrier = c->counters, .n = 1, .one = *in};
     EMIT(c, KERNEL_step_run, GRID(blocks, 1, 1), STEP_THREADS, (unsigned int)shared_bytes, run);
+    struct step_values *noted = &c->program.values[c->program.n_launches - 1];
+    *noted = *values;
+    noted->reads = values->y.id == STEP_INNER ? 1 : step_count_reads(c, values->y);
 }
 
 void step_put_norm(struct k_step_linear *a, const struct op *norm) {

@@ -1,54 +1,58 @@
-/* Lists of instructions of one row, for kernels/one.cu: which kernel runs them, and the links between them, results that go from block to
- * block as tagged words (kernels/sync.cuh), without a barrier.
+/* Lists: the instructions of a step of one row, which one launch of kernels/one.cu runs. This file chooses the kernel and makes the links.
  *
- * An instruction goes without one when its x is what the instruction right before it makes: then nobody begins it before all blocks are done
- * with that, and so on back to the start, so that memory may be used again as the plan says. Otherwise it waits for all blocks. Places of
- * links are used again after LINKS instructions; who reads one later than that waits too. */
+ * A link is memory through which a result goes from the blocks that make it to the blocks that read it. Its words carry a tag (kernels/sync.cuh), so
+ * a reader waits for the words that it needs, and no barrier of all blocks is needed. An instruction whose x is the result of the one right before it
+ * needs no barrier: no block can begin it before all blocks have finished that one, and so on back to the start. This also keeps the plan true,
+ * which uses the memory of values again. Any other instruction waits for all blocks. There is memory for LINKS links, used in turn; an
+ * instruction that reads an older result than LINK_REACH waits for all blocks too. */
 #include "backend/cuda/decode/decode.h"
 
 enum { LINKS = 8, LINK_REACH = LINKS - 2, LINK_BYTES_MAX = 128 << 10 };
 
 /* ---- kernels -------------------------------------------------------------------------------------------------------- */
 
-enum { ONE_HEAD = 8 * K_INSTR_BYTES + 2560, ONE_WARPS = 16, ONE_AT_ONCE = 16, ONE_AT_ONCE_SMALL = 8 }; /* of kernels/one.cu */
+/* What the weights of a list are: codes of 4 bits, of 4 and 8, of 4 with experts, bf16, f16. */
+enum one_kind { ONE_4, ONE_48, ONE_EXPERTS, ONE_16, ONE_F16, N_ONE_KINDS };
 
-/* By mode of weights and width of heads; the most places of a warp's ring of weights, and the bytes of one, also where shared memory is small. */
+/* By kind of weights and width of heads; the most places of a warp's ring of weights. */
 static const struct one_kernel {
     enum kernel_id id;
-    int32_t mode, width, depth;
-    size_t place, small_place;
-    bool has_experts, has_8;
+    enum one_kind kind;
+    int32_t width, depth;
 } one_kernels[] = {
-    {KERNEL_one_4_64, K_AFFINE, 64, 4, 4 * 576, 2 * 576, false, false},
-    {KERNEL_one_4_128, K_AFFINE, 128, 4, 4 * 576, 2 * 576, false, false},
-    {KERNEL_one_48_64, K_AFFINE, 64, 4, 4 * 576, 2 * 1088, false, true},
-    {KERNEL_one_48_128, K_AFFINE, 128, 4, 4 * 576, 2 * 1088, false, true},
-    {KERNEL_one_experts_64, K_AFFINE, 64, 4, 4 * 576, 2 * 576, true, false},
-    {KERNEL_one_experts_128, K_AFFINE, 128, 4, 4 * 576, 2 * 576, true, false},
-    {KERNEL_one_16_64, K_PLAIN, 64, 3, 2048, 2048, false, false},
-    {KERNEL_one_16_128, K_PLAIN, 128, 3, 2048, 2048, false, false},
+    {KERNEL_one_4_64, ONE_4, 64, 4},       {KERNEL_one_4_128, ONE_4, 128, 4},           {KERNEL_one_48_64, ONE_48, 64, 4},
+    {KERNEL_one_48_128, ONE_48, 128, 4},   {KERNEL_one_experts_64, ONE_EXPERTS, 64, 4}, {KERNEL_one_experts_128, ONE_EXPERTS, 128, 4},
+    {KERNEL_one_16_64, ONE_16, 64, 3},     {KERNEL_one_16_128, ONE_16, 128, 3},         {KERNEL_one_f16_64, ONE_F16, 64, 3},
+    {KERNEL_one_f16_128, ONE_F16, 128, 3},
 };
 
-/* Elements of a product's x: those of all choices where it goes along them. */
+/* Elements of a product's x. The product that goes down from all chosen experts reads the inner values of all of them. */
 static int64_t x_width(const struct k_step_linear *l) {
     return l->w.in * (l->e.half == K_HALF_DOWN ? l->e.k : 1);
 }
 
-/* Sums of x and x; queries, the new key and value, and what the warps make of them. */
+/* Shared memory beside the rings. A product: x and the sums of its groups. Attention: queries, the new key and value, results of the warps. */
 static size_t room_of(const struct k_instr *in) {
     const struct k_step_attn *a = &in->u.attn;
     size_t units = (size_t)x_width(&in->u.linear) / 64, d = (size_t)a->c.k_width, heads = (size_t)a->per_item;
     if (in->kind == K_STEP_ROUTER) return 0;
     if (in->kind == K_STEP_LINEAR) return (units + 1) / 2 * 16 + units * 128;
-    size_t each = heads == 1 ? ONE_WARPS : ONE_WARPS / ((heads + 1) / 2);
+    size_t each = heads == 1 ? LIST_WARPS : LIST_WARPS / ((heads + 1) / 2);
     return ((heads + 2) * d + heads * each * (d + 2)) * sizeof(float);
 }
 
-/* What one kernel can do: weights of one kind, heads of one width (0: none yet), experts, codes of 8 bits beside those of 4. */
+/* What the instructions of a list need of a kernel: one mode of weights (-1: none yet) and, where they are plain, one type, one width of heads (0: none yet),
+ * experts, codes of 8 bits beside those of 4. */
 struct one_shape {
-    int32_t mode, width;
+    int32_t mode, dtype, width;
     bool has_experts, has_8;
 };
+
+static enum one_kind kind_of(const struct one_shape *shape) {
+    if (shape->mode == K_PLAIN) return shape->has_experts ? N_ONE_KINDS : shape->dtype == K_F16 ? ONE_F16 : ONE_16;
+    if (shape->has_experts) return shape->has_8 ? N_ONE_KINDS : ONE_EXPERTS;
+    return shape->has_8 ? ONE_48 : ONE_4;
+}
 
 static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_shape *shape) {
     const struct k_step_linear *l = &in->u.linear;
@@ -58,16 +62,17 @@ static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_
         if (!shape->width) shape->width = a->c.k_width;
         return a->rows == 1 && a->c.k_width == shape->width && a->c.heads * a->sets * a->splits <= c->gpu->n_sm;
     }
-    if (shape->mode < 0) shape->mode = l->w.mode;
+    if (shape->mode < 0) shape->mode = l->w.mode, shape->dtype = l->w.dtype;
     if (l->w.mode == K_AFFINE && l->w.bits == 8) shape->has_8 = true;
-    if (l->w.out / 16 * l->w.tile_bytes > INT32_MAX && l->glu_inner) return false; /* distances of a stream */
-    return l->rows == 1 && l->w.mode == shape->mode && (l->w.mode == K_PLAIN || l->w.group != 32);
+    if (l->w.out / 16 * l->w.tile_bytes > INT32_MAX && l->glu_inner) return false; /* distances in k_stream have 32 bits */
+    bool is_same = l->w.mode == K_PLAIN ? l->w.dtype == shape->dtype : l->w.group != 32;
+    return l->rows == 1 && l->w.mode == shape->mode && is_same;
 }
 
 bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, struct launch *out, int32_t *out_depth) {
     struct one_shape shape = {.mode = -1};
     bool is_small = cuda_has_small_shared(c);
-    size_t most = 0, sums = (size_t)(is_small ? ONE_AT_ONCE_SMALL : ONE_AT_ONCE) * 2 * 16 * (ONE_WARPS + 1) * sizeof(float);
+    size_t most = 0, sums = 2 * (size_t)list_sums(is_small) * sizeof(float);
     for (int32_t i = 0; i < n; i++) {
         if (!one_fits(c, &in[i], &shape)) return false;
         if (room_of(&in[i]) > most) most = room_of(&in[i]);
@@ -75,14 +80,13 @@ bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, s
     if (!shape.width) shape.width = 128;
     for (size_t k = 0; k < sizeof one_kernels / sizeof *one_kernels; k++) {
         const struct one_kernel *one = &one_kernels[k];
-        size_t fixed = ONE_HEAD + sums + most, each = ONE_WARPS * (is_small ? one->small_place : one->place);
-        bool is_it =
-            one->mode == shape.mode && one->width == shape.width && one->has_experts == shape.has_experts && one->has_8 == shape.has_8;
-        if (!is_it || !c->gpu->functions[one->id]) continue;
+        size_t place = (size_t)list_place_bytes(one->kind == ONE_16 || one->kind == ONE_F16, one->kind == ONE_48, is_small);
+        size_t fixed = LIST_HEAD_BYTES + sums + most, each = LIST_WARPS * place;
+        if (one->kind != kind_of(&shape) || one->width != shape.width || !c->gpu->functions[one->id]) continue;
         if (fixed + each > (size_t)c->gpu->shared_max) return false;
         size_t depth = ((size_t)c->gpu->shared_max - fixed) / each;
         if (depth > (size_t)one->depth) depth = (size_t)one->depth;
-        *out = (struct launch){one->id, {(unsigned int)c->gpu->n_sm, 1, 1}, ONE_WARPS * 32, (unsigned int)(fixed + depth * each), 0, 0};
+        *out = (struct launch){one->id, {(unsigned int)c->gpu->n_sm, 1, 1}, LIST_WARPS * 32, (unsigned int)(fixed + depth * each), 0, 0};
         *out_depth = (int32_t)depth;
         return true;
     }
@@ -91,78 +95,78 @@ bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, s
 
 /* ---- links ---------------------------------------------------------------------------------------------------------- */
 
-/* What an instruction writes: rows of `width` elements. */
-struct made {
-    CUdeviceptr y;
+/* The rows that an instruction writes. */
+struct result {
     int64_t stride, width;
     int32_t rows, dtype;
 };
 
-static struct made made_by(const struct k_instr *in) {
+static struct result result_of(const struct k_instr *in) {
     const struct k_step_linear *l = &in->u.linear;
     const struct k_step_attn *a = &in->u.attn;
-    if (in->kind == K_STEP_ATTN) return (struct made){a->y, a->y_row, (int64_t)a->group * a->c.heads * a->c.k_width, a->rows, a->y_dtype};
+    if (in->kind == K_STEP_ATTN) return (struct result){a->y_row, (int64_t)a->group * a->c.heads * a->c.k_width, a->rows, a->y_dtype};
     int64_t width = l->e.half == K_HALF_INNER ? l->glu_inner * l->e.k : l->glu_inner ? l->glu_inner : l->w.out;
-    return (struct made){l->y, l->y_stride, width, l->rows, l->y_dtype};
+    return (struct result){l->y_stride, width, l->rows, l->y_dtype};
 }
 
-/* The last instruction before the i-th that wrote there, -1: none. */
-static int32_t maker_of(const struct k_instr *in, int32_t i, CUdeviceptr at) {
-    while (--i >= 0) {
-        struct made m = made_by(&in[i]);
-        int64_t bytes = ((m.rows - 1) * m.stride + m.width) * (m.dtype == K_F32 ? 4 : 2);
-        if (at >= m.y && at < m.y + (CUdeviceptr)bytes) return i;
-    }
-    return -1;
+/* The instruction before the i-th that made the value; -1: none of this list did. */
+static int32_t maker_of(const struct step_values *values, int32_t i, struct tensor value) {
+    while (--i >= 0 && values[i].y.id != value.id) {}
+    return value.id ? i : -1;
 }
 
-static size_t link_bytes(struct made m) {
-    return (size_t)(m.rows * m.width) * (m.dtype == K_F32 ? 8 : 4);
+static size_t link_bytes(struct result r) {
+    return (size_t)(r.rows * r.width) * (r.dtype == K_F32 ? 8 : 4);
 }
 
-static bool can_link(struct made m) {
-    return m.width % 2 == 0 && link_bytes(m) <= LINK_BYTES_MAX;
+static bool can_link(struct result r) {
+    return r.width % 2 == 0 && link_bytes(r) <= LINK_BYTES_MAX;
 }
 
-/* Experts read what the instruction before the router made, and the router's scores. */
-static bool link_x(const struct k_instr *in, int32_t i, struct k_step_linear *a) {
-    int32_t p = maker_of(in, i, a->x), back = a->e.half == K_HALF_INNER ? 2 : 1;
-    if (p < 0 || p != i - back) return false;
-    struct made m = made_by(&in[p]);
-    if (a->e.half == K_HALF_INNER) {
-        if (in[i - 1].kind != K_STEP_ROUTER || !can_link(made_by(&in[i - 1]))) return false;
+/* Whether instruction p makes one row of `width` elements of the type, and `value` is the whole of it. */
+static bool is_whole(const struct k_instr *in, const struct step_values *values, int32_t p, struct tensor value, int64_t width,
+                     int32_t dtype) {
+    struct result r = result_of(&in[p]);
+    return can_link(r) && value.offset == values[p].y.offset && r.width == width && r.stride == value.row_stride && r.dtype == dtype &&
+           r.rows == 1;
+}
+
+/* Links x. The inner product of experts reads the x that its router read, two instructions before, and the router's scores. */
+static bool link_x(const struct k_instr *in, const struct step_values *values, int32_t i, struct k_step_linear *a) {
+    bool is_inner = a->e.half == K_HALF_INNER;
+    int32_t p = maker_of(values, i, values[i].x);
+    if (p < 0 || p != i - (is_inner ? 2 : 1)) return false;
+    if (is_inner) {
+        if (maker_of(values, i, values[i].scores) != i - 1 || !can_link(result_of(&in[i - 1]))) return false;
         a->e.scores_maker = i - 1;
         a->e.scores_link = 1;
     }
-    if (!can_link(m) || m.y != a->x || m.width != x_width(a) || m.stride != a->x_stride || m.dtype != a->x_dtype || m.rows != 1)
-        return false;
+    if (!is_whole(in, values, p, values[i].x, x_width(a), a->x_dtype)) return false;
     a->x_maker = p;
     a->x_link = 1;
     return true;
 }
 
-/* Whether the residual is there when it is asked for: linked, or older than the list. */
-static bool link_residual(const struct k_instr *in, int32_t i, struct k_step_linear *a) {
-    int32_t p = a->residual ? maker_of(in, i, a->residual) : -1;
+/* Links the residual. True where it will be there in time: linked, or made before the list. */
+static bool link_residual(const struct k_instr *in, const struct step_values *values, int32_t i, struct k_step_linear *a) {
+    int32_t p = maker_of(values, i, values[i].residual);
     if (p < 0) return true;
-    struct made m = made_by(&in[p]);
-    int64_t width = a->glu_inner ? a->glu_inner : a->w.out;
-    if (i - p > LINK_REACH || !can_link(m) || m.y != a->residual || m.width != width || m.stride != a->residual_stride ||
-        m.dtype != K_F32 || m.rows != 1)
-        return false;
+    if (i - p > LINK_REACH || !is_whole(in, values, p, values[i].residual, a->glu_inner ? a->glu_inner : a->w.out, K_F32)) return false;
     a->residual_maker = p;
     a->residual_link = 1;
     return true;
 }
 
-static bool link_qkv(const struct k_instr *in, int32_t i, struct k_step_attn *a) {
-    int32_t p = maker_of(in, i, a->q);
-    if (p < 0 || p != i - 1 || maker_of(in, i, a->k) != p || maker_of(in, i, a->v) != p) return false;
-    struct made m = made_by(&in[p]);
-    if (!can_link(m) || m.dtype != K_F32 || m.stride != a->q_row || m.stride != a->k_row || m.stride != a->v_row || m.rows != 1)
+static bool link_qkv(const struct k_instr *in, const struct step_values *values, int32_t i, struct k_step_attn *a) {
+    const struct step_values *v = &values[i];
+    int32_t p = maker_of(values, i, v->x);
+    if (p < 0 || p != i - 1 || v->k.id != v->x.id || v->v.id != v->x.id) return false;
+    struct result r = result_of(&in[p]);
+    if (!can_link(r) || r.dtype != K_F32 || r.stride != a->q_row || r.stride != a->k_row || r.stride != a->v_row || r.rows != 1)
         return false;
-    a->q_at = (int32_t)((a->q - m.y) / 4), a->k_at = (int32_t)((a->k - m.y) / 4), a->v_at = (int32_t)((a->v - m.y) / 4);
-    a->qkv_row = (int32_t)m.width;
+    int64_t first = values[p].y.offset;
+    a->q_at = (int32_t)(v->x.offset - first), a->k_at = (int32_t)(v->k.offset - first), a->v_at = (int32_t)(v->v.offset - first);
+    a->qkv_row = (int32_t)r.width;
     a->qkv_maker = p;
     a->qkv_link = 1;
     return true;
@@ -188,39 +192,40 @@ static struct k_stream stream_of(const struct k_step_linear *l) {
     };
 }
 
-size_t cuda_links_find(struct k_instr *in, int32_t n) {
+size_t cuda_links_find(struct k_instr *in, const struct step_values *values, int32_t n) {
     size_t most = 0;
     for (int32_t i = 0; i < n; i++) {
         in[i].number = i;
         if (in[i].kind == K_STEP_LINEAR) in[i].stream = stream_of(&in[i].u.linear);
         if (in[i].kind == K_STEP_ATTN) {
-            in[i].waits = !link_qkv(in, i, &in[i].u.attn) && i > 0;
+            in[i].waits = !link_qkv(in, values, i, &in[i].u.attn) && i > 0;
             continue;
         }
-        bool has_x = link_x(in, i, &in[i].u.linear), has_residual = link_residual(in, i, &in[i].u.linear);
+        bool has_x = link_x(in, values, i, &in[i].u.linear), has_residual = link_residual(in, values, i, &in[i].u.linear);
         in[i].waits = (!has_x || !has_residual) && i > 0;
     }
     for (int32_t i = 0; i + 1 < n; i++) {
-        size_t bytes = link_bytes(made_by(&in[i]));
-        if (can_link(made_by(&in[i])) && bytes > most) most = bytes;
+        size_t bytes = link_bytes(result_of(&in[i]));
+        if (can_link(result_of(&in[i])) && bytes > most) most = bytes;
     }
     return most * LINKS;
 }
 
-/* Ops that read what instruction p makes through a link. */
+/* How many ops read the result of instruction p through a link. */
 static int32_t linked_reads(const struct k_instr *in, int32_t n, int32_t p) {
     int32_t reads = 0;
     for (int32_t i = p + 1; i < n && i <= p + LINK_REACH; i++) {
         const struct k_step_linear *l = &in[i].u.linear;
         const struct k_step_attn *a = &in[i].u.attn;
         if (in[i].kind == K_STEP_ATTN) reads += a->qkv_link && a->qkv_maker == p ? 3 : 0;
-        else if (l->e.half == K_HALF_INNER) reads += l->e.scores_link && l->e.scores_maker == p; /* x: with the router, one op */
+        else if (l->e.half == K_HALF_INNER)
+            reads += l->e.scores_link && l->e.scores_maker == p; /* its x counts with the router's: the two are reads of one norm */
         else reads += (l->x_link && l->x_maker == p) + (l->residual_link && l->residual_maker == p);
     }
     return reads;
 }
 
-void cuda_links_place(struct k_instr *in, int32_t n, CUdeviceptr links, size_t bytes) {
+void cuda_links_place(struct k_instr *in, const struct step_values *values, int32_t n, CUdeviceptr links, size_t bytes) {
     size_t each = bytes / LINKS;
     for (int32_t i = 0; i < n; i++) {
         struct k_step_linear *l = &in[i].u.linear;
@@ -228,7 +233,7 @@ void cuda_links_place(struct k_instr *in, int32_t n, CUdeviceptr links, size_t b
         int32_t reads = linked_reads(in, n, i);
         uint64_t *y = in[i].kind == K_STEP_ATTN ? &a->y : &l->y, *y_link = in[i].kind == K_STEP_ATTN ? &a->y_link : &l->y_link;
         if (reads) *y_link = links + (size_t)(i % LINKS) * each;
-        if (reads && reads == in[i].reads) *y = 0;
+        if (reads && reads == values[i].reads) *y = 0; /* nobody reads it elsewhere */
     }
     for (int32_t i = 0; i < n; i++) {
         struct k_step_linear *l = &in[i].u.linear;

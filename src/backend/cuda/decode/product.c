@@ -3,30 +3,28 @@
  * Which ops join is decided by shapes and readers alone: what lies between them is read by nobody else. */
 #include "backend/cuda/decode/decode.h"
 
-enum { HEAD_BYTES = 4 * K_INSTR_BYTES + 2304, RED_BYTES = 8192 * 4, RED_BYTES_SMALL = 4096 * 4 }; /* of kernels/step.cu */
-
-/* As kernels/step.cu: sums of warps, their rings of units, sums of x, x. */
+/* Shared memory of a product: head, sums of warps, rings of weights, sums of x, x. */
 static size_t linear_shared_bytes(const struct cuda *c, const struct weight *w, int32_t rows) {
     bool is_plain = w->format.mode == QUANT_NONE, is_small = cuda_has_small_shared(c);
-    bool is_8 = !is_plain && cuda_tile_bits(&w->format) == 8;
-    size_t slot = is_plain ? 2048 : 2 * (size_t)cuda_unit_bytes(&w->format);
-    size_t depth = is_small ? (is_8 ? 1 : 2) : is_plain || is_8 ? 3 : 4;
-    size_t ring = STEP_THREADS / 32 * depth * slot;
-    size_t sums = w->format.mode == QUANT_NONE ? 0 : (size_t)rows * (size_t)w->in / (w->format.group == 32 ? 32 : 64) * 4 + 16;
-    return HEAD_BYTES + (is_small ? RED_BYTES_SMALL : RED_BYTES) + ring + sums + (size_t)rows * ((size_t)w->in + 32) * 2;
+    bool is_8 = !is_plain && tile_bits(w->format.bits) == 8;
+    int group = is_plain ? TILE_UNIT : w->format.group, slot_bytes = step_slot_bytes(is_plain, w->format.bits, group);
+    int ring = STEP_WARPS * step_ring_slots(is_plain, is_8, is_small) * slot_bytes;
+    int x_sums = (rows * step_x_sums(is_plain && w->format.dtype == DT_BF16, group, w->in) + 3) / 4 * 4;
+    return STEP_HEAD_BYTES + (size_t)(step_sums(is_small) + x_sums) * sizeof(float) + (size_t)ring +
+           (size_t)rows * (size_t)step_x_stride(w->in) * 2;
 }
 
 bool step_linear_fits(const struct cuda *c, const struct op *op) {
     if (!cuda_step_small(c) || op->kind != OP_LINEAR || !cuda_may_round(c, op)) return false;
     const struct weight *w = op->arg.linear.weight;
-    bool is_bf16 = w->format.mode == QUANT_NONE && w->format.dtype == DT_BF16;
-    return op->in[0].rows <= STEP_ROWS && (is_bf16 || cuda_weight_args(w).tile_bytes) && w->n_experts == 1 && w->in % 64 == 0 &&
+    bool is_plain = w->format.mode == QUANT_NONE && w->format.dtype != DT_F32;
+    return op->in[0].rows <= STEP_ROWS && (is_plain || cuda_weight_args(w).tile_bytes) && w->n_experts == 1 && w->in % 64 == 0 &&
            step_is_even(op->in[0]) && linear_shared_bytes(c, w, op->in[0].rows) <= (size_t)c->gpu->shared_max;
 }
 
-bool step_product_find(const struct cuda *c, int32_t i, struct step_product *out) {
+int32_t step_product_find(const struct cuda *c, int32_t i, struct step_product *out) {
     const struct oplist *l = &c->base.list;
-    *out = (struct step_product){-1, -1, -1, -1, -1, 0};
+    *out = (struct step_product){-1, -1, -1, -1, -1};
     int32_t j = i;
     if (l->ops[j].kind == OP_ROWS && j + 2 < l->n_ops && step_is_row_norm(&l->ops[j + 1]) && step_is_even(l->ops[j].in[0]) &&
         cuda_same_view(l->ops[j + 1].in[0], l->ops[j].out[0]) && cuda_read_only_by(c, l->ops[j].out[0], j + 1))
@@ -34,23 +32,25 @@ bool step_product_find(const struct cuda *c, int32_t i, struct step_product *out
     if (j + 1 < l->n_ops && step_is_row_norm(&l->ops[j]) && l->ops[j + 1].kind == OP_LINEAR && step_is_even(l->ops[j].in[0]) &&
         cuda_same_view(l->ops[j + 1].in[0], l->ops[j].out[0]) && cuda_read_only_by(c, l->ops[j].out[0], j + 1))
         out->norm = j++;
-    if ((out->rows >= 0 && out->norm < 0) || !step_linear_fits(c, &l->ops[j])) return false;
+    if ((out->rows >= 0 && out->norm < 0) || j >= l->n_ops || !step_linear_fits(c, &l->ops[j])) return 0;
     out->linear = j++;
     const struct op *linear = &l->ops[out->linear];
     if (j < l->n_ops && cuda_read_only_by(c, linear->out[0], j)) {
         if (cuda_is_halves(linear, &l->ops[j]) && l->ops[j].out[0].width % 16 == 0) out->glu = j++;
         else if (step_other_summand(linear->out[0], &l->ops[j]) >= 0) out->add = j++;
     }
-    out->size = j - i;
-    return true;
+    return j - i;
 }
 
 void step_product_lower(struct cuda *c, const struct step_product *p) {
     const struct op *ops = c->base.list.ops, *linear = &ops[p->linear];
     const struct weight *w = linear->arg.linear.weight;
     const struct op *last = &ops[p->glu >= 0 ? p->glu : p->add >= 0 ? p->add : p->linear];
-    struct k_view x = cuda_view(c, ops[p->rows >= 0 ? p->rows : p->norm >= 0 ? p->norm : p->linear].in[0]), y = cuda_view(c, last->out[0]);
-    struct k_instr in = {.kind = K_STEP_LINEAR, .reads = step_count_reads(c, last->out[0])};
+    int other = p->add >= 0 ? step_other_summand(linear->out[0], last) : -1;
+    struct step_values values = {.x = ops[p->rows >= 0 ? p->rows : p->norm >= 0 ? p->norm : p->linear].in[0], .y = last->out[0]};
+    if (other >= 0) values.residual = last->in[other];
+    struct k_view x = cuda_view(c, values.x), y = cuda_view(c, values.y);
+    struct k_instr in = {.kind = K_STEP_LINEAR};
     struct k_step_linear *a = &in.u.linear;
     *a = (struct k_step_linear){
         .w = cuda_weight_args(w),
@@ -71,11 +71,11 @@ void step_product_lower(struct cuda *c, const struct step_product *p) {
         a->glu_inner = last->out[0].width;
         a->act = cuda_act(&last->arg.act);
     }
-    if (p->add >= 0) step_put_residual(c, a, last, step_other_summand(linear->out[0], last));
+    if (p->add >= 0) step_put_residual(c, a, last, other);
     step_share_tiles(c, a, p->glu >= 0 ? a->glu_inner / 16 : ceil_div(w->out, 16));
-    step_emit(c, &in, (unsigned int)c->gpu->n_sm, linear_shared_bytes(c, w, a->rows));
+    step_emit(c, &in, &values, (unsigned int)c->gpu->n_sm, linear_shared_bytes(c, w, a->rows));
 }
 
 void lower_step_linear(struct cuda *c, const struct op *op) {
-    step_product_lower(c, &(struct step_product){-1, -1, (int32_t)(op - c->base.list.ops), -1, -1, 1});
+    step_product_lower(c, &(struct step_product){-1, -1, (int32_t)(op - c->base.list.ops), -1, -1});
 }

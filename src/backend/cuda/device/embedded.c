@@ -1,4 +1,4 @@
-/* The pack inside this program; apart from image.c because tools/kernelc reads packs and has none. */
+/* The pack of kernels inside this program. It is not in image.c because tools/kernelc reads packs but contains none. */
 #include "backend/cuda/device/image.h"
 
 extern const unsigned char mlxcel_kernels_begin[], mlxcel_kernels_end[]; /* kernels.S */

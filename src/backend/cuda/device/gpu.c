@@ -1,7 +1,7 @@
 /* A GPU as a device: opened through the driver alone, its kernels loaded once for all models on it. */
 #include "backend/cuda/device/gpu.h"
 
-enum { ROWS_DEFAULT = 2048, PLACES_DEFAULT = 64 }; /* a GPU dequantises a layer once per step: long chunks pay */
+enum { ROWS_DEFAULT = 2048, PLACES_DEFAULT = 64 }; /* long chunks pay: a GPU dequantises each layer once for all rows of a step */
 #define CACHE_SHARE 0.9
 
 int cuda_gpu_use(struct cuda_gpu *g, struct err *err) {
@@ -43,7 +43,7 @@ static int read_attributes(struct cuda_gpu *g, struct err *err) {
         CUDA_TRY(g, g->d->cuDeviceGetAttribute(asked[i].to, asked[i].what, g->about->handle), "asking GPU %d", g->about->index);
     g->can_run_lists = cooperative != 0;
     g->sm = g->about->capability;
-    g->base.step_ms = g->about->display ? 150 : 0; /* Windows ends what runs on a display's GPU for 2 s */
+    g->base.step_ms = g->about->display ? 150 : 0; /* Windows kills work that keeps a display's GPU busy for 2 s */
     return ERR_OK;
 }
 
@@ -77,7 +77,7 @@ int cuda_gpu_open(const struct device_options *options, struct device **out, str
     return ERR_OK;
 }
 
-/* What can be had: not what is kept back. Where that is all there is, one byte, since none means that nobody knows. */
+/* Free memory without the part that is kept back. Where nothing is left the answer is one byte, since 0 means that the driver does not say. */
 void cuda_gpu_memory(struct device *base, uint64_t *out_free, uint64_t *out_total) {
     struct cuda_gpu *g = (struct cuda_gpu *)base;
     size_t free_bytes = 0, total = 0;

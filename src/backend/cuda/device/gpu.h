@@ -14,27 +14,27 @@ enum kernel_id {
 
 enum { CUDA_MODULES_MAX = 32 };
 
-/* A GPU: its driver and its kernels, shared by the models on it. Nothing of it changes after it was opened. */
+/* A GPU: its driver and its kernels, shared by the models on it. Nothing in it changes once it is open. */
 struct cuda_gpu {
     struct device base;
     struct cuda_probe probe;
     struct cuda_driver *d;     /* of the probe */
-    struct cuda_device *about; /* of the probe: what the driver says of this GPU */
+    struct cuda_device *about; /* of the probe: what the driver says about this GPU */
     CUcontext context;
     CUmodule modules[CUDA_MODULES_MAX];
     int n_modules;
     CUfunction functions[N_KERNELS]; /* NULL: not compiled for this GPU */
-    bool begins_early[N_KERNELS];    /* the kernel waits by itself for the one before it in a graph */
+    bool begins_early[N_KERNELS]; /* in a graph the kernel may start before the one in front of it has ended, and waits for it by itself */
     int n_sm, sm, shared_max;
     bool has_context;
     bool can_run_lists; /* blocks of one launch may wait for each other */
 };
 
-/* Kept back while a model is loaded, since Windows would spill to system memory instead of failing. A model that runs takes the little that it still
- * needs of this too: a program that has taken the rest meanwhile does not stop it. */
+/* Bytes of the GPU that loading leaves free: on Windows a full GPU spills into system memory instead of failing. A model that runs may use them, so
+ * that it does not stop when another program has taken the rest. */
 enum { RESERVE_BYTES = 256 << 20 };
 
-/* Fails with the driver's own words; d is whatever struct holds the driver. */
+/* Returns with an error unless the call of the driver succeeds. c: any struct whose field d is the driver. */
 #define CUDA_TRY(c, call, ...) TRY(cuda_check((c)->d, (call), err, __VA_ARGS__))
 
 int cuda_gpu_open(const struct device_options *options, struct device **out, struct err *err);

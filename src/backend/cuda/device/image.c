@@ -85,7 +85,7 @@ static bool seen_before(const struct cuda_pack *pack, int i) {
 
 static int put_archs(const struct cuda_pack *pack, enum pack_kind kind, struct sb *out) {
     int n = 0;
-    for (int last = 0; last >= 0;) { /* selection by ascending number: the rows are sorted by name first */
+    for (int last = 0; last >= 0;) { /* each turn finds the next higher number, since the rows are sorted by name */
         int next = -1;
         for (int i = 0; i < pack->n_rows; i++) {
             const struct pack_row *r = &pack->rows[i];

@@ -26,13 +26,13 @@ static int allow_shared(struct cuda_gpu *g, CUfunction f, const char *name, stru
     return ERR_OK;
 }
 
-/* *out_arch: what its kernels were compiled for. */
+/* *out_arch: the architecture that the file was compiled for. */
 static int load_file(struct cuda_gpu *g, const char *file, CUmodule *out, int *out_arch, struct err *err) {
     const struct pack_row *row = cuda_image_find(&g->probe.pack, str_of(file), g->sm, g->d->version);
     void *image;
     size_t bytes;
     *out = NULL;
-    if (!row) return ERR_OK; /* a file of another architecture's kernels */
+    if (!row) return ERR_OK; /* the file has kernels for other architectures only */
     if (g->n_modules == CUDA_MODULES_MAX) return err_set(err, ERR_EINTERNAL, "more than %d kernel files", CUDA_MODULES_MAX);
     *out_arch = row->arch;
     TRY(cuda_image_unpack(&g->probe.pack, row, &image, &bytes, err));

@@ -42,7 +42,7 @@ static int read_device(const struct cuda_driver *d, int i, struct cuda_device *d
     return 0;
 }
 
-/* Which image serves it, or why none does. */
+/* Which image runs on the device, or why none does. */
 static int cover_device(struct cuda_probe *p, struct cuda_device *dev) {
     struct cuda_arch later;
     if (cuda_pack_covers(&p->pack, dev->capability, p->driver.version, &dev->image)) {
@@ -69,7 +69,7 @@ static int cover_device(struct cuda_probe *p, struct cuda_device *dev) {
     return ERR_EUNSUPPORTED;
 }
 
-/* The driver tells free memory only inside a context. A device that gives none is in use or broken, and is not for us. */
+/* The driver tells free memory only inside a context. A device on which no context can be made is in exclusive use or broken, and is left out. */
 static int ask_free(const struct cuda_driver *d, struct cuda_device *dev) {
     CUcontext before = NULL, context = NULL;
     size_t free_bytes = 0, total = 0;
@@ -114,7 +114,7 @@ static void no_kernels(struct cuda_probe *p) {
     p->state = CUDA_NO_KERNELS;
 }
 
-/* No device is covered: the reason of the only one, or one sentence with both lists. */
+/* No device is covered: the reason of the only device, or a sentence that lists the devices and the architectures of our kernels. */
 static void none_covered(struct cuda_probe *p) {
     p->state = CUDA_NOT_COVERED;
     p->reason = p->devices[0].reason;

@@ -3,13 +3,19 @@
 
 #include <assert.h>
 
+void cuda_program_reserve(struct program *p, int32_t n_launches) {
+    if (p->launches_capacity >= n_launches) return;
+    p->launches = mem_realloc(p->launches, (size_t)n_launches * sizeof *p->launches);
+    p->values = mem_realloc(p->values, (size_t)n_launches * sizeof *p->values);
+    p->launches_capacity = n_launches;
+}
+
 void cuda_emit(struct cuda *c, enum kernel_id kernel, const unsigned int grid[3], unsigned int threads, unsigned int shared_bytes,
                const void *args, size_t args_bytes) {
     struct program *p = &c->program;
     if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
     if (p->n_launches == p->launches_capacity) {
-        p->launches_capacity = p->launches_capacity ? p->launches_capacity * 2 : 1024;
-        p->launches = mem_realloc(p->launches, (size_t)p->launches_capacity * sizeof *p->launches);
+        cuda_program_reserve(p, p->launches_capacity ? p->launches_capacity * 2 : 1024);
     }
     size_t at = (p->args_used + 63) / 64 * 64;
     if (at + args_bytes > p->args_capacity) {
@@ -53,14 +59,6 @@ CUdeviceptr cuda_vec(const struct weight *w) {
     return w ? ((const struct cuda_weight *)w->packed)->k.values : 0;
 }
 
-/* The numbers that kernels switch on. */
-static_assert(ACT_NONE == 0 && ACT_SILU == 1 && ACT_GELU == 2 && ACT_GELU_TANH == 3 && ACT_RELU == 4 && ACT_RELU2 == 5 &&
-                  ACT_SIGMOID == 6 && ACT_TANH == 7 && ACT_SOFTPLUS == 8 && ACT_SOFTCAP == 9 && ACT_XIELU == 10 && ACT_EXP == 11 &&
-                  ACT_NEG_EXP == 12 && ACT_CLAMP == 13 && ACT_CLAMPED_SWIGLU == 14 && ACT_LIMITED_SWIGLU == 15 && N_ACT_KINDS == 16,
-              "kernels/common.cuh");
-static_assert(NORM_LAYER == 1 && NORM_CUT == 2 && GATE_AFTER == 1 && GATE_BEFORE == 2 && GATE_MATCH == 3 && ROPE_HALF == 1,
-              "kernels/norm.cu, kernels/elem.cu");
-static_assert(ROUTE_SOFTMAX == 0 && ROUTE_SIGMOID == 1 && ROUTE_SOFTMAX_AFTER == 2 && ROUTE_SPARSEMIXER == 3, "kernels/moe.cu");
 static_assert((int)K_BLOCK == (int)KV_BLOCK && sizeof(struct k_seq) == sizeof(struct step_seq), "the step block");
 
 struct k_act cuda_act(const struct act_args *a) {
@@ -69,6 +67,14 @@ struct k_act cuda_act(const struct act_args *a) {
 
 CUdeviceptr cuda_step_array(const struct cuda *c, size_t offset) {
     return c->step_block + offset;
+}
+
+bool cuda_turns_by_axes(const struct cuda *c, const struct rope_args *r) {
+    return r->axes && !(c->key.decode_only && !c->key.gives);
+}
+
+CUdeviceptr cuda_rope_pos(const struct cuda *c, const struct rope_args *r) {
+    return cuda_step_array(c, r->axes ? c->at.places : c->at.pos);
 }
 
 struct k_cache cuda_cache(const struct cuda *c, struct kv_ref kv) {

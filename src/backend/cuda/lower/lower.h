@@ -1,4 +1,5 @@
-/* Lowering: an op becomes launches of kernels. No file here knows which op stands where in a step; select.c and fuse_cuda.c ask. */
+/* Lowering: an op becomes launches of kernels. For each way to run an op there is a function that says whether it fits, and one that emits the
+ * launches; the tables of select.c and fuse_cuda.c choose among them. */
 #ifndef MLXCEL_BACKEND_CUDA_LOWER_LOWER_H
 #define MLXCEL_BACKEND_CUDA_LOWER_LOWER_H
 
@@ -6,19 +7,21 @@
 
 /* ---- launches and their arguments (emit.c) ---- */
 
+/* Room for so many launches. */
+void cuda_program_reserve(struct program *p, int32_t n_launches);
 /* Appends a launch. */
 void cuda_emit(struct cuda *c, enum kernel_id kernel, const unsigned int grid[3], unsigned int threads, unsigned int shared_bytes,
                const void *args, size_t args_bytes);
 #define GRID(x, y, z) ((const unsigned int[3]){(unsigned int)(x), (unsigned int)(y), (unsigned int)(z)})
 #define EMIT(c, kernel, grid, threads, shared_bytes, args) cuda_emit(c, kernel, grid, threads, shared_bytes, &(args), sizeof(args))
 
-/* Op scratch memory that the op being lowered uses: `bytes` from the start of the region, beyond what it asked for before. */
+/* A piece of op scratch memory. *used: bytes that this op has taken so far, 0 at its beginning. */
 CUdeviceptr cuda_op_scratch(struct cuda *c, size_t *used, size_t bytes);
 /* The input as bf16 with rows at multiples of 16 bytes: itself, or a copy in op scratch memory. */
 struct k_view cuda_bf16_input(struct cuda *c, struct k_view x, int64_t width, size_t *used);
 
-/* A bf16 matrix in boxes of 64 columns and `box_rows` rows, their pieces exchanged as the tensor cores of sm_90 read them; p = 0, in a
- * program that is lowered for its sizes alone, makes no map. */
+/* A tensor map: the copy engine fetches boxes of 64 columns and `box_rows` rows of a bf16 matrix, and swizzles them as the tensor cores of sm_90
+ * read them. p is 0 while a program is lowered for its sizes alone; then no map is made. */
 void cuda_encode_map(struct cuda *c, struct k_tensor_map *out, CUdeviceptr p, int64_t rows, int64_t stride, unsigned int box_rows,
                      int64_t columns);
 
@@ -28,34 +31,44 @@ CUdeviceptr cuda_vec(const struct weight *w); /* 0 for none */
 struct k_act cuda_act(const struct act_args *a);
 struct k_route_rule cuda_route_rule(const struct route_args *r);
 struct k_cache cuda_cache(const struct cuda *c, struct kv_ref kv);
+/* Whether pairs of this rope turn by places along axes in this step: in a decode step rows are text, whose places are the same along all. */
+bool cuda_turns_by_axes(const struct cuda *c, const struct rope_args *r);
+/* What stands for a row's position in a rope that does not. */
+CUdeviceptr cuda_rope_pos(const struct cuda *c, const struct rope_args *r);
 CUdeviceptr cuda_step_array(const struct cuda *c, size_t offset);
 
 /* ---- what ops have to do with each other (pattern.c) ---- */
 
-/* Whether op j is the only reader of t; whether two handles are the same elements. */
+/* Whether op j is the only reader of t; whether two handles mean the same elements. */
 bool cuda_read_only_by(const struct cuda *c, struct tensor t, int32_t j);
 bool cuda_same_view(struct tensor a, struct tensor b);
-/* Whether an op is the GLU of a product's two halves. */
+/* Whether glu takes its gate and its up from the two halves of the product's result. */
 bool cuda_is_halves(const struct op *linear, const struct op *glu);
-/* A norm and a rope of one value from op j on, each where it is there. Returns the op behind them; t: what they make of it. */
-int32_t cuda_take_place(const struct cuda *c, int32_t j, int32_t *norm, int32_t *rope, struct tensor *t);
+/* The ops between a layer's product and its attention: [NORM] ROPE of the queries, [NORM] ROPE of the keys, KV_WRITE. */
+struct cuda_qkv {
+    int32_t norms[2], ropes[2], write; /* ops, those of queries before those of keys; norms -1: none */
+    struct tensor from[3];             /* queries, keys and values as the product made them */
+    struct tensor q;                   /* the queries as attention reads them */
+};
+/* The number of ops of the group that begins at op i; 0: none does. */
+int32_t cuda_find_qkv(const struct cuda *c, int32_t i, struct cuda_qkv *out);
 
-/* ---- ops (lower_*.c, widen.c) ---- */
+/* ---- ops (lower_*.c, split_wide.c) ---- */
 
-/* Rewrites products that must keep more of their input than bf16 does (widen.c); whether most of them do. */
-bool cuda_widen(struct cuda *c);
+/* Rewrites products that must keep more of their input than bf16 does (split_wide.c); whether most of them do. */
+bool cuda_split_wide(struct cuda *c);
 bool cuda_may_round(const struct cuda *c, const struct op *op);
 bool experts_fit(const struct cuda *c, const struct op *op);
 bool qmv_fits(const struct cuda *c, const struct op *op);
 bool qmm_fits(const struct cuda *c, const struct op *op);
 bool cuda_wqmm_fits(const struct cuda *c, const struct op *op);
-/* Products that keep two bf16 terms of x (linear_args.wide), which this kernel makes by itself. */
+/* Whether the kernel runs this wide product (linear_args.wide) and splits x into two bf16 terms by itself. */
 bool cuda_wqmm_takes_terms(const struct cuda *c, const struct op *op);
 struct k_linear cuda_linear_args(const struct cuda *c, const struct op *op);
-/* A product in parts along k (a->partial, a->k_splits), and the launch that adds them up, with bias and gate. */
+/* A product whose sums over k are left in a->k_splits parts (a->partial); and the launch that adds the parts, with bias and gate. */
 void cuda_emit_wqmm(struct cuda *c, const struct op *op, struct k_linear *a);
 void cuda_emit_reduce(struct cuda *c, const struct k_linear *a);
-/* A norm that adds up the parts of the product before it, which is one of its two summands: whether it can, and it does. */
+/* ADD_NORM of a product: whether the norm's kernel can add the product's parts itself, and the launches that do so. */
 bool cuda_norm_takes_parts(const struct cuda *c, const struct op *add_norm);
 void cuda_lower_parts_norm(struct cuda *c, const struct op *linear, const struct op *add_norm);
 bool cuda_linear_few_fits(const struct cuda *c, const struct op *op);
@@ -74,6 +87,8 @@ cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower
 cuda_lower_fn lower_choose;
 bool choose_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_kv_write, lower_attn_ref, lower_pick, lower_attn_fast, lower_route, lower_experts, lower_experts_ref;
+cuda_lower_fn lower_given, lower_pool_rows, lower_attn_rows, lower_attn_rows_flash;
+bool attn_rows_flash_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning, lower_lru;
 
 #endif

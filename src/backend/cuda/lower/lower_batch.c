@@ -1,19 +1,19 @@
 /* Lowering of matrix products of 9 to 128 rows on sm_90a: weights in tiles (kernels/qmm_sm90.cu). */
 #include "backend/cuda/lower/lower.h"
 
-enum { BATCH_ROWS = 128, UNIT = 64, X_STAGES = 6, FILLERS = 4, CHUNK_UNITS = 4, CHUNK_UNITS_8 = 2, CHUNKS = 4, TILE_ROWS = 16 };
+enum { BATCH_ROWS = 128 };
 
-/* Kernels for codes of 4 bits and of 8. terms: those that take half as many rows of f32, two bf16 terms of each. */
+/* Kernels for codes of 4 bits and of 8. terms: those for wide products. They take half as many rows, each as two bf16 terms. */
 static const struct {
-    int32_t rows, warps;
+    int32_t rows;
     enum kernel_id kernels[2], terms[2];
-} sizes[] = {{16, 16, {KERNEL_wqmm_16, KERNEL_wqmm_bytes_16}, {KERNEL_wqmm_terms_32, KERNEL_wqmm_bytes_terms_32}},
-             {32, 16, {KERNEL_wqmm_32, KERNEL_wqmm_bytes_32}, {KERNEL_wqmm_terms_32, KERNEL_wqmm_bytes_terms_32}},
-             {64, 16, {KERNEL_wqmm_64, KERNEL_wqmm_bytes_64}, {KERNEL_wqmm_terms_64, KERNEL_wqmm_bytes_terms_64}},
-             {128, 8, {KERNEL_wqmm_128, KERNEL_wqmm_bytes_128}, {KERNEL_wqmm_terms_128, KERNEL_wqmm_bytes_terms_128}}};
+} sizes[] = {{16, {KERNEL_wqmm_16, KERNEL_wqmm_bytes_16}, {KERNEL_wqmm_terms_32, KERNEL_wqmm_bytes_terms_32}},
+             {32, {KERNEL_wqmm_32, KERNEL_wqmm_bytes_32}, {KERNEL_wqmm_terms_32, KERNEL_wqmm_bytes_terms_32}},
+             {64, {KERNEL_wqmm_64, KERNEL_wqmm_bytes_64}, {KERNEL_wqmm_terms_64, KERNEL_wqmm_bytes_terms_64}},
+             {128, {KERNEL_wqmm_128, KERNEL_wqmm_bytes_128}, {KERNEL_wqmm_terms_128, KERNEL_wqmm_bytes_terms_128}}};
 
 static int is_8(const struct weight *w) {
-    return cuda_tile_bits(&w->format) == 8;
+    return tile_bits(w->format.bits) == 8;
 }
 
 static int size_of(int32_t rows) {
@@ -23,14 +23,15 @@ static int size_of(int32_t rows) {
 }
 
 static unsigned int shared_bytes_of(int i, const struct weight *w) {
-    unsigned int x = X_STAGES * (unsigned int)sizes[i].rows * UNIT * 2, units = CHUNKS * (is_8(w) ? CHUNK_UNITS_8 : CHUNK_UNITS);
-    return 1024 + x + (unsigned int)sizes[i].warps * units * (unsigned int)cuda_unit_bytes(&w->format);
+    int x = WQMM_X_STAGES * sizes[i].rows * TILE_UNIT * 2;
+    int chunk = wqmm_chunk_units(tile_bits(w->format.bits)) * tile_unit_bytes(w->format.bits, w->format.group);
+    return (unsigned int)(1024 + x + wqmm_warps(sizes[i].rows) * WQMM_CHUNKS * chunk);
 }
 
 static bool shape_fits(const struct cuda *c, const struct op *op, int32_t rows) {
     const struct weight *w = op->arg.linear.weight;
     return c->gpu->functions[KERNEL_wqmm_64] && op->in[0].rows > QMV_ROWS && rows <= BATCH_ROWS && cuda_weight_args(w).tile_bytes &&
-           w->in % UNIT == 0 && shared_bytes_of(size_of(rows), w) <= (unsigned int)c->gpu->shared_max;
+           w->in % TILE_UNIT == 0 && shared_bytes_of(size_of(rows), w) <= (unsigned int)c->gpu->shared_max;
 }
 
 bool cuda_wqmm_takes_terms(const struct cuda *c, const struct op *op) {
@@ -49,10 +50,10 @@ void cuda_emit_wqmm(struct cuda *c, const struct op *op, struct k_linear *a) {
     bool terms = cuda_wqmm_takes_terms(c, op);
     if (!terms) a->x = cuda_bf16_input(c, a->x, w->in, &used);
     int i = size_of(terms ? 2 * a->x.rows : a->x.rows);
-    int64_t blocks = ceil_div(w->out, sizes[i].warps * TILE_ROWS), splits = c->gpu->n_sm / blocks, most = w->in / UNIT / 2;
+    int64_t blocks = ceil_div(w->out, wqmm_warps(sizes[i].rows) * TILE_ROWS), splits = c->gpu->n_sm / blocks, most = w->in / TILE_UNIT / 2;
     a->k_splits = (int32_t)(splits < 1 || most < 1 ? 1 : splits < most ? splits : most);
     bool is_whole = a->k_splits == 1 && !a->bias && !a->glu_inner && a->y.dtype == K_F32 && a->y.row_stride == w->out;
     a->partial = is_whole ? a->y.p : cuda_op_scratch(c, &used, (size_t)a->k_splits * (size_t)a->x.rows * (size_t)w->out * sizeof(float));
     cuda_emit(c, terms ? sizes[i].terms[is_8(w)] : sizes[i].kernels[is_8(w)], GRID(blocks, a->k_splits, 1),
-              (unsigned int)(sizes[i].warps + FILLERS) * 32, shared_bytes_of(i, w), a, sizeof *a);
+              (unsigned int)(wqmm_warps(sizes[i].rows) + WQMM_FILLERS) * 32, shared_bytes_of(i, w), a, sizeof *a);
 }

@@ -1,11 +1,11 @@
 /* Lowering of the choice of tokens: the launches of kernels/choose.cu. */
 #include "backend/cuda/lower/lower.h"
 
-enum { CHOOSE_THREADS = 512, ROW_SLICES_MAX = 32, SLICES_SHORT = 4, PIECE_PARTS = 4 };
+enum { ROW_SLICES_MAX = 32, SLICES_SHORT = 4 };
 static_assert(SLICES_SHORT * CHOOSE_THREADS / 32 / 2 >= CHOICE_SHORT, "half as many tokens as warps");
 
-/* Blocks for each of the rows, which are there twice: enough to fill the GPU, but few where there are many rows. With SLICES_SHORT of them the best
- * of each warp bound the list of CHOICE_SHORT tokens. */
+/* Blocks for each row: enough to fill the GPU, few where there are many rows. At least SLICES_SHORT, because their warps then hold twice as many
+ * best tokens as a list of CHOICE_SHORT needs. */
 static int32_t slices_of(const struct cuda *c, int32_t rows, int32_t pieces) {
     int32_t n = 4 * c->gpu->n_sm / rows;
     n = n < SLICES_SHORT ? SLICES_SHORT : n > ROW_SLICES_MAX ? ROW_SLICES_MAX : n;
@@ -45,7 +45,7 @@ void lower_choose(struct cuda *c, const struct op *op) {
     a.buckets = cuda_op_scratch(c, &used, both * slices * 2 * K_BUCKETS * sizeof(uint32_t));
     a.lists = cuda_op_scratch(c, &used, both * 2 * K_LIST_MAX * sizeof(uint64_t));
     a.list_n = cuda_op_scratch(c, &used, both * 2 * sizeof(int32_t));
-    a.piece_sum = cuda_op_scratch(c, &used, both * pieces * PIECE_PARTS * sizeof(float));
+    a.piece_sum = cuda_op_scratch(c, &used, both * pieces * CHOOSE_PIECE_PARTS * sizeof(float));
     const unsigned int *once = GRID(slices, rows, 1), *twice = GRID(slices, both, 1);
     bool lists = c->key.chooses & CHOICE_LISTS, counts = lists && (c->key.chooses & CHOICE_COUNTS || slices < SLICES_SHORT);
     if (c->key.chooses & CHOICE_SHAPES) EMIT(c, KERNEL_choose_shape, once, CHOOSE_THREADS, 0, a);

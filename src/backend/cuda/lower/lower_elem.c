@@ -103,7 +103,7 @@ static struct k_norm norm_args_of(const struct cuda *c, const struct op *op, str
     };
 }
 
-/* A row of f32 whose parts of 16 bytes can be read at once. */
+/* A row of f32 that can be read 16 bytes at a time. */
 static bool is_row4(struct k_view v) {
     return v.heads == 1 && v.dtype == K_F32 && v.row_stride % 4 == 0 && v.p % 16 == 0;
 }
@@ -143,7 +143,7 @@ static bool is_row4_tensor(const struct cuda *c, struct tensor t) {
     return t.heads == 1 && t.row_stride % 4 == 0 && t.offset % 4 == 0 && c->base.list.values[t.id - 1].dtype == DT_F32;
 }
 
-/* Decided before values have their places, so by their shapes: row4_fits holds then. */
+/* Asked before values have addresses, so it decides by shapes alone; where it holds, row4_fits holds later. */
 bool cuda_norm_takes_parts(const struct cuda *c, const struct op *add_norm) {
     const struct norm_args *n = &add_norm->arg.norm;
     int32_t width = add_norm->out[1].width;
@@ -158,7 +158,7 @@ void cuda_lower_parts_norm(struct cuda *c, const struct op *linear, const struct
     struct k_norm a = norm_args_of(c, add_norm, add_norm->out[1]);
     a.sum = cuda_view(c, add_norm->out[0]);
     a.is_add = 1;
-    if (add_norm->in[1].id == linear->out[0].id) { /* the product is x */
+    if (add_norm->in[1].id == linear->out[0].id) { /* the product is the second summand: exchange the two */
         a.b = a.x;
         float scale = a.a_scale;
         a.a_scale = a.b_scale;
@@ -172,12 +172,14 @@ void cuda_lower_parts_norm(struct cuda *c, const struct op *linear, const struct
 
 void lower_rope(struct cuda *c, const struct op *op) {
     const struct rope_args *r = &op->arg.rope;
+    bool by_axes = cuda_turns_by_axes(c, r);
     struct k_rope a = {
         .x = cuda_view(c, op->in[0]),
         .y = cuda_view(c, op->out[0]),
         .inv_freq = cuda_vec(r->inv_freq),
         .step_rope = cuda_step_array(c, c->at.rope),
-        .pos = cuda_step_array(c, c->at.pos),
+        .pos = cuda_rope_pos(c, r),
+        .places = by_axes ? cuda_step_array(c, c->at.places) : 0,
         .seq_of = cuda_step_array(c, c->at.seq_of),
         .kind = (int32_t)r->kind,
         .first = r->first,
@@ -187,6 +189,7 @@ void lower_rope(struct cuda *c, const struct op *op) {
         .rope_width = c->rope_width,
         .magnitude = r->magnitude,
     };
+    for (int32_t i = 0; by_axes && i < r->n_rotated / 2; i++) a.axes[i / 16] |= (uint32_t)r->axes[i] << i % 16 * 2;
     EMIT(c, KERNEL_rope, GRID(op->out[0].rows, 1, 1), 256, 0, a);
 }
 

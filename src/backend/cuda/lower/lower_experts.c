@@ -1,7 +1,7 @@
 /* Lowering of experts: on the tensor cores, pair by pair or sorted by expert (kernels/experts.cu); the reference rows (kernels/moe.cu). */
 #include "backend/cuda/lower/lower.h"
 
-/* The matrix that holds up, and the one that holds the gate (NULL: there is none): one where they are stacked. */
+/* The matrix with the rows of up, and the one with the rows of the gate (NULL: none). Where the two are stacked it is the same matrix. */
 static const struct weight *up_of(const struct experts_args *e) {
     return e->gate_up ? e->gate_up : e->up;
 }
@@ -51,30 +51,28 @@ void lower_experts_ref(struct cuda *c, const struct op *op) {
 
 /* ---- on the tensor cores ------------------------------------------------------------------------------------------ */
 
-/* As in kernels/experts.cu: of few rows what a block makes, and the bytes of its sums; of many a tile, and what a block makes of it. */
-enum { K_STEP = 64, CHOICES_MAX = 64, EXPERTS_MAX = 1024 };
-enum { FEW_OUT = 16, INNER_THREADS = 128, DOWN_THREADS = 512, FEW_SUMS = 4096 };
-enum { TILE_PAIRS = 64, TILE_STAGES = 3, TILE_INNER = 64, TILE_DOWN = 128, TILE_THREADS = 128 };
-enum { SOME_PAIRS = 8, SOME_UNIT = 2 * 576 };
-enum { FEW_MAX = 8, FEW_SHARED = 80 << 10 }; /* rows of x that are few, and the most bytes of their terms */
+/* Results of a warp are 32 rows of one matrix, or 16 of the gate's and 16 of up's. */
+enum { TILE_INNER = EXPERTS_TILE_WARPS * 16, TILE_DOWN = EXPERTS_TILE_WARPS * 32 };
+enum { FEW_SUMS = EXPERTS_CHOICES_MAX * EXPERTS_FEW_RESULTS * sizeof(float), SOME_PAIRS = 8 };
+enum { FEW_MAX = 8, FEW_SHARED = 80 << 10 }; /* up to so many rows count as few; the most bytes that their terms may take */
 
 enum kind { KIND_8, KIND_16, KIND_FP4, KIND_TILES, N_KINDS }; /* KIND_TILES: 4 bits in tiles */
 
 struct kind_kernels {
     enum kernel_id few_inner, few_down, many_inner, many_down;
-    int32_t x_stride; /* elements from a row of x in shared memory to the next */
+    int32_t x_bits; /* x has the layout in shared memory that codes of so many bits need (codes_x_stride) */
 };
 
-#define KIND(name, stride)                                                                                 \
+#define KIND(name, bits)                                                                                   \
     {                                                                                                      \
         KERNEL_experts_few_inner_##name, KERNEL_experts_few_down_##name, KERNEL_experts_many_inner_##name, \
-            KERNEL_experts_many_down_##name, stride                                                        \
+            KERNEL_experts_many_down_##name, bits                                                          \
     }
 static const struct kind_kernels kinds[N_KINDS] = {
-    [KIND_8] = KIND(8, 72),
-    [KIND_16] = KIND(16, 96),
-    [KIND_FP4] = KIND(fp4, 72),
-    [KIND_TILES] = KIND(t4, 96),
+    [KIND_8] = KIND(8, 8),
+    [KIND_16] = KIND(16, 16),
+    [KIND_FP4] = KIND(fp4, 4),
+    [KIND_TILES] = KIND(t4, 16),
 };
 
 /* N_KINDS: none of them. */
@@ -86,13 +84,13 @@ static enum kind kind_of(const struct weight *w) {
     return f->mode == QUANT_AFFINE && f->bits == 8 && f->group >= 32 ? KIND_8 : N_KINDS;
 }
 
-/* Two terms of n numbers. */
+/* Bytes of n numbers as two bf16 terms each. */
 static int64_t terms_bytes(int64_t n) {
     return 2 * 2 * n;
 }
 
 static unsigned int many_shared_bytes(enum kind k) {
-    return TILE_STAGES * (unsigned int)terms_bytes((int64_t)TILE_PAIRS * kinds[k].x_stride);
+    return EXPERTS_TILE_STAGES * (unsigned int)terms_bytes((int64_t)EXPERTS_TILE_PAIRS * codes_x_stride(kinds[k].x_bits));
 }
 
 bool experts_fit(const struct cuda *c, const struct op *op) {
@@ -103,22 +101,22 @@ bool experts_fit(const struct cuda *c, const struct op *op) {
         !gate || (kind_of(gate) == kind_of(up) && gate->format.group == up->format.group && gate->format.dtype == up->format.dtype);
     bool dense = x.heads == 1 && x.row_stride % 4 == 0 && x.offset % 4 == 0 && c->base.list.values[x.id - 1].dtype == DT_F32;
     return !c->exact && c->gpu->functions[KERNEL_experts_sort] && alike && dense && kind_of(up) != N_KINDS && kind_of(e->down) != N_KINDS &&
-           up->in % K_STEP == 0 && e->down->in % K_STEP == 0 && e->down->n_experts <= EXPERTS_MAX && op->in[1].width <= CHOICES_MAX &&
-           FEW_SHARED + FEW_SUMS <= c->gpu->shared_max; /* a tile has less */
+           up->in % TILE_UNIT == 0 && e->down->in % TILE_UNIT == 0 && e->down->n_experts <= EXPERTS_MAX &&
+           op->in[1].width <= EXPERTS_CHOICES_MAX && FEW_SHARED + FEW_SUMS <= c->gpu->shared_max; /* the kernels of tiles need less */
 }
 
 static void emit_few(struct cuda *c, struct k_experts *a, enum kind inner, enum kind down) {
     int64_t pairs = (int64_t)a->x.rows * a->k;
     size_t used = 0;
     a->inner_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes(pairs * a->inner));
-    cuda_emit(c, kinds[inner].few_inner, GRID(ceil_div(a->inner, FEW_OUT), pairs, 1), INNER_THREADS, (unsigned int)terms_bytes(a->up.in), a,
-              sizeof *a);
-    cuda_emit(c, kinds[down].few_down, GRID(ceil_div(a->down.out, FEW_OUT), a->x.rows, 1), DOWN_THREADS,
+    cuda_emit(c, kinds[inner].few_inner, GRID(ceil_div(a->inner, EXPERTS_FEW_RESULTS), pairs, 1), EXPERTS_INNER_WARPS * 32,
+              (unsigned int)terms_bytes(a->up.in), a, sizeof *a);
+    cuda_emit(c, kinds[down].few_down, GRID(ceil_div(a->down.out, EXPERTS_FEW_RESULTS), a->x.rows, 1), EXPERTS_DOWN_WARPS * 32,
               (unsigned int)terms_bytes((int64_t)a->k * a->inner), a, sizeof *a);
 }
 
-/* What the kernels of many pairs leave for each other; tiles of at most tile_pairs pairs. Returns how many tiles there can be. `sort`:
- * experts_sort, or one that makes another form of x in the same launch, a block for each row. */
+/* Sorts pairs of row and expert by expert, in tiles of at most tile_pairs pairs, and gives the kernels their scratch memory. Returns the most tiles
+ * that there can be. `sort`: experts_sort, or a kernel that also rewrites x in the same launch, one block for each row. */
 static size_t sort_pairs(struct cuda *c, struct k_experts *a, int32_t tile_pairs, enum kernel_id sort, size_t *used) {
     size_t pairs = (size_t)a->x.rows * (size_t)a->k, n_experts = (size_t)a->n_experts;
     size_t tiles = pairs / (size_t)tile_pairs + (pairs < n_experts ? pairs : n_experts);
@@ -135,29 +133,24 @@ static void emit_fold(struct cuda *c, const struct k_experts *a) {
     cuda_emit(c, KERNEL_experts_fold, GRID(ceil_div(a->down.out, 256), a->x.rows, 1), 256, 0, a, sizeof *a);
 }
 
-/* A row of x as integers of 16 bits: as kernels/experts.cu. */
-static int64_t x16_bytes(int64_t width) {
-    return (width / K_STEP * (128 + 8) + 15) / 16 * 16;
-}
-
-/* x of `pairs` pairs, and a ring for each of as many warps. */
+/* Shared memory of a block with one warp for each pair: x of all pairs, and a ring of weights for each warp. */
 static int64_t some_shared_bytes(int64_t width, int32_t depth, int32_t pairs) {
-    return pairs * (x16_bytes(width) + (int64_t)depth * SOME_UNIT);
+    return pairs * (x16_bytes(width) + (int64_t)depth * 2 * tile_unit_bytes(4, 64));
 }
 
-/* A few pairs for each expert, on average: a tile of eight is then rarely full, and an expert rarely has two. */
+/* For batches in which an expert has six pairs at most on average: it then rarely needs more than one tile of eight. */
 static bool some_fits(const struct cuda *c, const struct k_experts *a, enum kind inner, enum kind down) {
     return inner == KIND_TILES && down == KIND_TILES && a->up.group != 32 && a->down.group != 32 &&
            (int64_t)a->x.rows * a->k <= (int64_t)6 * a->n_experts &&
            some_shared_bytes(a->up.in > a->inner ? a->up.in : a->inner, 2, SOME_PAIRS) <= c->gpu->shared_max;
 }
 
-/* By pairs of a block, which are its warps too, and units of weights that a warp has under way. */
+/* Kernels by pairs of a block and by the depth of a warp's ring. */
 struct some_kernels {
     enum kernel_id few_pairs, deep, shallow;
 };
 
-/* Results of a warp: 16 inner values, or 32 of down. */
+/* One half of the experts: gate and up, or down. of_warp: results of a warp. */
 static void emit_some_half(struct cuda *c, struct k_experts *a, const struct some_kernels *k, int64_t width, int64_t n, int64_t of_warp,
                            size_t tiles) {
     int32_t pairs = a->tile_pairs;
@@ -171,7 +164,7 @@ static void emit_some_half(struct cuda *c, struct k_experts *a, const struct som
               (unsigned int)some_shared_bytes(width, a->depth, pairs), a, sizeof *a);
 }
 
-/* With a pair for an expert, blocks of four: more of them fit a multiprocessor, and the last ones leave less of the GPU idle. */
+/* Where most experts have one pair, blocks of four: more of them fit a multiprocessor, and less of the GPU is idle at the end. */
 static int32_t some_pairs(const struct cuda *c, const struct k_experts *a) {
     int64_t widest = a->up.in > a->inner ? a->up.in : a->inner;
     bool are_few = (int64_t)a->x.rows * a->k * 4 <= (int64_t)a->n_experts * 5;
@@ -195,41 +188,41 @@ static void emit_many(struct cuda *c, struct k_experts *a, enum kind inner, enum
     a->x_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes((int64_t)rows * a->x.width));
     a->inner_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes((int64_t)rows * a->k * a->inner));
     cuda_emit(c, KERNEL_experts_terms, GRID(ceil_div(a->x.width, 256), rows, 1), 256, 0, a, sizeof *a);
-    size_t tiles = sort_pairs(c, a, TILE_PAIRS, KERNEL_experts_sort, &used);
-    cuda_emit(c, kinds[inner].many_inner, GRID(ceil_div(a->inner, TILE_INNER), tiles, 1), TILE_THREADS, many_shared_bytes(inner), a,
-              sizeof *a);
-    cuda_emit(c, kinds[down].many_down, GRID(ceil_div(a->down.out, TILE_DOWN), tiles, 1), TILE_THREADS, many_shared_bytes(down), a,
-              sizeof *a);
+    size_t tiles = sort_pairs(c, a, EXPERTS_TILE_PAIRS, KERNEL_experts_sort, &used);
+    cuda_emit(c, kinds[inner].many_inner, GRID(ceil_div(a->inner, TILE_INNER), tiles, 1), EXPERTS_TILE_WARPS * 32, many_shared_bytes(inner),
+              a, sizeof *a);
+    cuda_emit(c, kinds[down].many_down, GRID(ceil_div(a->down.out, TILE_DOWN), tiles, 1), EXPERTS_TILE_WARPS * 32, many_shared_bytes(down),
+              a, sizeof *a);
     emit_fold(c, a);
 }
 
 /* ---- warpgroup products (kernels/experts_sm90.cu) ------------------------------------------------------------------- */
 
-enum { WIDE_PAIRS = 128, WIDE_ANY_PAIRS = 64, WIDE_INNER = 128, WIDE_DOWN = 256, WIDE_THREADS = 384, WIDE_SHARED = 210 << 10 };
-
-static bool wide_fits(const struct cuda *c, const struct k_experts *a, enum kind inner, enum kind down) {
+static bool warpgroup_fits(const struct cuda *c, const struct k_experts *a, enum kind inner, enum kind down) {
     return c->gpu->functions[KERNEL_wexperts_inner] && inner == KIND_TILES && down == KIND_TILES && a->gate.values &&
-           a->x.width % 64 == 0 && (a->act.kind == ACT_SILU || a->act.kind == ACT_GELU_TANH) && WIDE_SHARED <= c->gpu->shared_max;
+           a->x.width % TILE_UNIT == 0 && (a->act.kind == ACT_SILU || a->act.kind == ACT_GELU_TANH) &&
+           wexperts_shared_bytes() <= c->gpu->shared_max;
 }
 
 static bool is_plain(const struct k_weight *w) {
     return w->dtype == K_BF16 && w->group != 32;
 }
 
-/* Blocks stay for many tiles: their number is the GPU's. */
-static void emit_wide_half(struct cuda *c, const struct k_experts *a, enum kernel_id id, size_t tiles, unsigned int parts) {
+/* One block for each multiprocessor; it takes tile after tile. */
+static void emit_warpgroup_half(struct cuda *c, const struct k_experts *a, enum kernel_id id, size_t tiles, unsigned int parts) {
     size_t items = tiles * parts, n_sm = (size_t)c->gpu->n_sm;
-    cuda_emit(c, id, GRID(items < n_sm ? items : n_sm, 1, 1), WIDE_THREADS, WIDE_SHARED, a, sizeof *a);
+    cuda_emit(c, id, GRID(items < n_sm ? items : n_sm, 1, 1), (WEXPERTS_WARPS + WEXPERTS_FILLERS) * 32,
+              (unsigned int)wexperts_shared_bytes(), a, sizeof *a);
 }
 
-static void emit_wide(struct cuda *c, struct k_experts *a) {
+static void emit_warpgroup(struct cuda *c, struct k_experts *a) {
     size_t used = 0, rows = (size_t)a->x.rows, pairs = rows * (size_t)a->k;
     a->x_terms = cuda_op_scratch(c, &used, rows * ((size_t)a->x.width * 2 + sizeof(float)));
     a->inner_terms = cuda_op_scratch(c, &used, pairs * (size_t)a->inner * 2);
     bool plain = is_plain(&a->up) && is_plain(&a->down);
-    size_t tiles = sort_pairs(c, a, plain ? WIDE_PAIRS : WIDE_ANY_PAIRS, KERNEL_experts_sort_f16, &used);
-    emit_wide_half(c, a, plain ? KERNEL_wexperts_inner : KERNEL_wexperts_inner_any, tiles, ceil_div(a->inner, WIDE_INNER));
-    emit_wide_half(c, a, plain ? KERNEL_wexperts_down : KERNEL_wexperts_down_any, tiles, ceil_div(a->down.out, WIDE_DOWN));
+    size_t tiles = sort_pairs(c, a, plain ? WEXPERTS_PAIRS : WEXPERTS_ANY_PAIRS, KERNEL_experts_sort_f16, &used);
+    emit_warpgroup_half(c, a, plain ? KERNEL_wexperts_inner : KERNEL_wexperts_inner_any, tiles, ceil_div(a->inner, WEXPERTS_INNER));
+    emit_warpgroup_half(c, a, plain ? KERNEL_wexperts_down : KERNEL_wexperts_down_any, tiles, ceil_div(a->down.out, WEXPERTS_DOWN));
     emit_fold(c, a);
 }
 
@@ -241,6 +234,6 @@ void lower_experts(struct cuda *c, const struct op *op) {
     bool is_batch = some_fits(c, &a, inner, down);
     if (a.x.rows <= FEW_MAX && small && (a.x.rows == 1 || !is_batch)) emit_few(c, &a, inner, down);
     else if (is_batch) emit_some(c, &a);
-    else if (wide_fits(c, &a, inner, down)) emit_wide(c, &a);
+    else if (warpgroup_fits(c, &a, inner, down)) emit_warpgroup(c, &a);
     else emit_many(c, &a, inner, down);
 }

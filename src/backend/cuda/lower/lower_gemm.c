@@ -1,12 +1,10 @@
-/* Lowering of a prompt's matrix products: weights as bf16, dequantised in pieces where they are not, and one product of many rows.
+/* Lowering of matrix products of many rows, as prompts have them. The kernels multiply bf16; quantised weights are dequantised first, in pieces.
  *
- * On sm_90a the copy engine and the warpgroup products do it (kernels/gemm_sm90.cu) for what is aligned as they need; elsewhere, and for
- * the rest, kernels/gemm.cu. There a product also dequantises the weight of the next one, which needs no time of its own then: two places
- * for weights take turns, and nobody reads the one that is written. */
+ * On sm_90a kernels/gemm_sm90.cu runs, where addresses and sizes are aligned as the copy engine needs; else kernels/gemm.cu. The kernel of sm_90a has
+ * idle warps, which dequantise the weight of the next product meanwhile. So there are two buffers for weights: one is read, the other written. */
 #include "backend/cuda/lower/lower.h"
 
-enum { DEQUANT_BYTES = 128 << 20, GEMM_TILE = 128, GEMM_SHARED = 3 * 2 * GEMM_TILE * 64 * 2 };
-enum { WGEMM_ROWS = 128, WGEMM_BOX = 64, WGEMM_THREADS = 384, WGEMM_SHARED = 193 * 1024 };
+enum { DEQUANT_BYTES = 128 << 20 };
 
 bool gemm_fits(const struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
@@ -16,31 +14,31 @@ bool gemm_fits(const struct cuda *c, const struct op *op) {
 
 /* ---- warpgroup products -------------------------------------------------------------------------------------------- */
 
-/* A product as both kernels understand it. */
+/* A product, for either kernel. */
 struct gemm {
     struct k_gemm k;
-    int64_t w_rows;          /* that lie at w */
-    int64_t up_row, up_bias; /* of a gate: from its row or bias to the partner's */
+    int64_t w_rows;          /* rows of the matrix at w */
+    int64_t up_row, up_bias; /* with a gate: distance from a row, or bias, of the gate to the one of up */
     struct k_act act;
 };
 
 static bool has_wgemm(const struct cuda *c) {
-    return c->gpu->functions[KERNEL_wgemm_256] && c->d->cuTensorMapEncodeTiled && WGEMM_SHARED <= c->gpu->shared_max;
+    return c->gpu->functions[KERNEL_wgemm_256] && c->d->cuTensorMapEncodeTiled && wgemm_shared_bytes(256) <= c->gpu->shared_max;
 }
 
 static bool wgemm_fits(const struct cuda *c, const struct gemm *g) {
     const struct k_gemm *a = &g->k;
-    return has_wgemm(c) && a->k >= WGEMM_BOX && a->k % 8 == 0 && a->x_stride % 8 == 0 && a->x % 16 == 0 && a->w % 16 == 0 &&
-           a->n % 8 == 0 && a->y_stride % 4 == 0 && a->y_column % 4 == 0 && a->y % 16 == 0 && a->bias % 8 == 0 && g->up_bias % 2 == 0;
+    return has_wgemm(c) && a->k >= WGEMM_K && a->k % 8 == 0 && a->x_stride % 8 == 0 && a->x % 16 == 0 && a->w % 16 == 0 && a->n % 8 == 0 &&
+           a->y_stride % 4 == 0 && a->y_column % 4 == 0 && a->y % 16 == 0 && a->bias % 8 == 0 && g->up_bias % 2 == 0;
 }
 
 void cuda_encode_map(struct cuda *c, struct k_tensor_map *out, CUdeviceptr p, int64_t rows, int64_t stride, unsigned int box_rows,
                      int64_t k) {
     if (!p) return;
-    unsigned char room[2 * sizeof(CUtensorMap)]; /* its own alignment: not every compiler aligns a stack as far */
+    unsigned char room[2 * sizeof(CUtensorMap)]; /* room to align it: not every compiler aligns the stack to 128 bytes */
     CUtensorMap *map = (CUtensorMap *)(void *)(room + (sizeof *map - (uintptr_t)room % sizeof *map));
     uint64_t dims[2] = {(uint64_t)k, (uint64_t)rows}, strides[1] = {(uint64_t)stride * 2};
-    unsigned int box[2] = {WGEMM_BOX, box_rows}, ones[2] = {1, 1};
+    unsigned int box[2] = {WGEMM_K, box_rows}, ones[2] = {1, 1};
     CUresult code = c->d->cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)(uintptr_t)p, dims, strides, box, ones,
                                                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
@@ -49,7 +47,7 @@ void cuda_encode_map(struct cuda *c, struct k_tensor_map *out, CUdeviceptr p, in
     if (code && !c->lower_code) c->lower_code = code;
 }
 
-/* Results 128 or 256 wide, whichever fills the GPU better: a narrow one takes 0.57 of the time of a wide one. */
+/* Tiles of results 128 or 256 wide, whichever fills the GPU better: a narrow tile takes 0.57 of the time of a wide one. */
 static unsigned int wgemm_width(const struct cuda *c, const struct k_wgemm *a) {
     unsigned int rows = ceil_div(a->m, WGEMM_ROWS), parts = a->up_row ? 2 : 1, wide = rows * ceil_div(a->n, 256 / parts),
                  narrow = rows * ceil_div(a->n, 128 / parts);
@@ -73,7 +71,8 @@ static void emit_wgemm(struct cuda *c, const struct gemm *g) {
     cuda_encode_map(c, &a.x_map, k->x, k->m, k->x_stride, WGEMM_ROWS, k->k);
     cuda_encode_map(c, &a.w_map, k->w, g->w_rows, k->w_stride, width / 2, k->k);
     EMIT(c, width == 256 ? KERNEL_wgemm_256 : KERNEL_wgemm_128,
-         GRID(tiles < (unsigned int)c->gpu->n_sm ? tiles : (unsigned int)c->gpu->n_sm, 1, 1), WGEMM_THREADS, WGEMM_SHARED, a);
+         GRID(tiles < (unsigned int)c->gpu->n_sm ? tiles : (unsigned int)c->gpu->n_sm, 1, 1), WGEMM_THREADS,
+         (unsigned int)wgemm_shared_bytes((int)width), a);
     c->carrier = c->program.n_launches - 1;
 }
 
@@ -85,24 +84,24 @@ static void emit_gemm(struct cuda *c, const struct gemm *g) {
         return;
     }
     c->carrier = -1;
-    EMIT(c, KERNEL_gemm_bf16, GRID(ceil_div(g->k.m, GEMM_TILE), ceil_div(g->k.n, GEMM_TILE), 1), 128, GEMM_SHARED, g->k);
+    EMIT(c, KERNEL_gemm_bf16, GRID(ceil_div(g->k.m, GEMM_TILE), ceil_div(g->k.n, GEMM_TILE), 1), GEMM_THREADS, GEMM_SHARED, g->k);
 }
 
 /* Rows [first, first + n) as bf16; first is a multiple of a tile's rows. */
 static void emit_dequant(struct cuda *c, const struct k_weight *w, CUdeviceptr to, int64_t first, int64_t n) {
     if (w->tile_bytes) {
         struct k_tile a = {.w = *w, .out = to, .first = first, .n = n};
-        unsigned int tiles = ceil_div(n, 16), y = tiles < MAX_GRID_Y ? tiles : MAX_GRID_Y;
-        EMIT(c, KERNEL_tile_dequant, GRID(ceil_div(w->in / 64, 8), y, ceil_div(tiles, y)), 256, 0, a);
+        unsigned int tiles = ceil_div(n, TILE_ROWS), y = tiles < MAX_GRID_Y ? tiles : MAX_GRID_Y;
+        EMIT(c, KERNEL_tile_dequant, GRID(ceil_div(w->in / TILE_UNIT, 8), y, ceil_div(tiles, y)), 256, 0, a);
         return;
     }
     struct k_dequant d = {.w = *w, .out = to, .first = first, .n = n};
     EMIT(c, KERNEL_dequant, GRID(ceil_div(n * ceil_div(w->in, 8), 256), 1, 1), 256, 0, d);
 }
 
-/* Rows [first, first + n), of each of two parts n_out apart, become bf16 before the next product: along with the one before, or on their
- * own. */
-static void emit_widening(struct cuda *c, const struct k_weight *w, CUdeviceptr to, int64_t first, int64_t n, int64_t n_out, int parts) {
+/* Dequantises rows [first, first + n) for the next product; with two parts also the rows n_out behind them. The product before does it while it
+ * runs, where it can; else kernels of its own do. */
+static void emit_weight(struct cuda *c, const struct k_weight *w, CUdeviceptr to, int64_t first, int64_t n, int64_t n_out, int parts) {
     if (w->tile_bytes && c->carrier >= 0) {
         unsigned char *args = c->program.args + c->program.launches[c->carrier].args;
         struct k_wgemm a;
@@ -116,13 +115,13 @@ static void emit_widening(struct cuda *c, const struct k_weight *w, CUdeviceptr 
     for (int p = 0; p < parts; p++) emit_dequant(c, w, to + (uint64_t)(p * n * w->in) * 2, p * n_out + first, n);
 }
 
-/* A place for n rows: with tiles, that which the product before does not read. */
-static CUdeviceptr widened_place(struct cuda *c, const struct k_weight *w, int64_t n, size_t *used) {
+/* A buffer for n dequantised rows: of the two buffers the one that the product before does not read. */
+static CUdeviceptr dequantised_buffer(struct cuda *c, const struct k_weight *w, int64_t n, size_t *used) {
     size_t bytes = (size_t)n * (size_t)w->in * 2, both = (bytes + 255) / 256 * 256 * 2;
     if (!w->tile_bytes || !has_wgemm(c)) return cuda_op_scratch(c, used, bytes);
-    if (both > c->widened_need) c->widened_need = both;
-    c->i_widened ^= 1;
-    return c->widened + (c->i_widened ? c->widened_bytes / 2 : 0);
+    if (both > c->dequantised_need) c->dequantised_need = both;
+    c->i_dequantised ^= 1;
+    return c->dequantised + (c->i_dequantised ? c->dequantised_bytes / 2 : 0);
 }
 
 static struct gemm gemm_of(struct cuda *c, const struct op *op, struct k_view y, size_t *used) {
@@ -138,7 +137,7 @@ static struct gemm gemm_of(struct cuda *c, const struct op *op, struct k_view y,
                                .y_dtype = y.dtype}};
 }
 
-/* parts: 1, or 2 where rows n_out behind the first ones are their partners. */
+/* A product in pieces of the weight's rows. parts: 1; with a gate 2, where the rows n_out behind the gate's are those of up. */
 static void emit_pieces(struct cuda *c, const struct op *op, struct gemm *g, int64_t n_out, int parts, size_t used) {
     const struct weight *w = op->arg.linear.weight;
     struct k_weight kw = cuda_weight_args(w);
@@ -159,8 +158,8 @@ static void emit_pieces(struct cuda *c, const struct op *op, struct gemm *g, int
     for (int64_t first = 0; first < n_out; first += at_once) {
         int64_t n = n_out - first < at_once ? n_out - first : at_once;
         size_t piece_used = used;
-        g->k.w = widened_place(c, &kw, at_once * parts, &piece_used);
-        emit_widening(c, &kw, g->k.w, first, n, n_out, parts);
+        g->k.w = dequantised_buffer(c, &kw, at_once * parts, &piece_used);
+        emit_weight(c, &kw, g->k.w, first, n, n_out, parts);
         g->k.n = (int32_t)n;
         g->k.y_column = first;
         g->k.bias = bias ? bias + (uint64_t)first * sizeof(float) : 0;
@@ -178,12 +177,12 @@ void lower_gemm(struct cuda *c, const struct op *op) {
 
 /* ---- with its gate ------------------------------------------------------------------------------------------------- */
 
-/* Decided before values have their places, so by sizes: what is planned lies at multiples of 256 bytes. */
+/* Asked before values have addresses, so it decides by sizes alone: planned values begin at multiples of 256 bytes. */
 bool gemm_glu_fits(const struct cuda *c, const struct op *linear, const struct op *glu) {
     const struct weight *w = linear->arg.linear.weight;
     enum act_kind kind = glu->arg.act.kind;
     struct tensor y = glu->out[0];
-    return gemm_fits(c, linear) && has_wgemm(c) && (kind == ACT_SILU || kind == ACT_GELU_TANH) && w->in >= WGEMM_BOX &&
+    return gemm_fits(c, linear) && has_wgemm(c) && (kind == ACT_SILU || kind == ACT_GELU_TANH) && w->in >= WGEMM_K &&
            cuda_weight_args(w).values % 16 == 0 && y.heads == 1 && y.width % 16 == 0 && y.row_stride % 8 == 0 && y.offset % 8 == 0;
 }
 

@@ -1,8 +1,8 @@
-/* Lowering of matrix products of few rows: codes on the tensor cores (qmv, qmm); in exact precision, and for what those and lower_gemm.c do
- * not take, the reference row. */
+/* Lowering of matrix products of few rows: quantised codes straight to the tensor cores (qmv, qmm), f32 products (linear_few), and the reference row,
+ * which takes everything else and all products in exact precision. */
 #include "backend/cuda/lower/lower.h"
 
-enum { QMM_ROWS = 64, QMM_TILE = 128 };
+enum { QMM_ROWS = 64 };
 
 struct k_linear cuda_linear_args(const struct cuda *c, const struct op *op) {
     const struct linear_args *l = &op->arg.linear;
@@ -29,7 +29,7 @@ bool cuda_linear_few_fits(const struct cuda *c, const struct op *op) {
            x.offset % 4 == 0 && w->in % 8 == 0 && w->n_experts == 1 && !cuda_weight_args(w).tile_bytes;
 }
 
-enum { MANY_FROM = 1024 }; /* rows: of fewer there are too few blocks of 32 */
+enum { MANY_FROM = 1024 }; /* with fewer rows, blocks of 32 rows would leave the GPU idle */
 
 void lower_linear_few(struct cuda *c, const struct op *op) {
     struct k_linear a = cuda_linear_args(c, op);
@@ -45,12 +45,12 @@ void lower_linear_few(struct cuda *c, const struct op *op) {
          GRID(ceil_div(a.w.out, 8), ceil_div(a.x.rows, 4), 1), 256, 0, a);
 }
 
-/* 4 or 8 for codes that the tensor cores take as they are, 16 for bf16, 0 for others. */
+/* 4 or 8 for codes that the tensor cores take as they are, 16 for bf16 and f16, 0 for others. */
 static int fast_bits(const struct weight *w) {
     const struct format *f = &w->format;
     if (cuda_weight_args(w).tile_bytes) return 0;
     if (f->mode == QUANT_AFFINE && (f->bits == 4 || f->bits == 8) && f->group >= 32) return f->bits;
-    return f->mode == QUANT_NONE && f->dtype == DT_BF16 ? 16 : 0;
+    return f->mode == QUANT_NONE && f->dtype != DT_F32 ? 16 : 0;
 }
 
 /* ---- up to eight rows --------------------------------------------------------------------------------------------- */
@@ -89,7 +89,7 @@ void lower_qmv(struct cuda *c, const struct op *op) {
 
 /* A weight of few tiles leaves most of the GPU idle in a product of many rows (lower_gemm.c): reading it twice is quicker. */
 static int32_t qmm_rows_max(const struct cuda *c, const struct weight *w) {
-    bool is_small = cuda_weight_args(w).tile_bytes && ceil_div(w->out, QMM_TILE) < (unsigned int)c->gpu->n_sm;
+    bool is_small = cuda_weight_args(w).tile_bytes && ceil_div(w->out, QMM_RESULTS) < (unsigned int)c->gpu->n_sm;
     return is_small ? 2 * QMM_ROWS : QMM_ROWS;
 }
 
@@ -101,12 +101,12 @@ bool qmm_fits(const struct cuda *c, const struct op *op) {
 
 /* As many parts of k as fill the GPU, `blocks` on a multiprocessor, each part at least four steps long. */
 static int32_t qmm_splits(const struct cuda *c, const struct weight *w, int32_t rows, int32_t blocks) {
-    int64_t tiles = ceil_div(w->out, QMM_TILE) * ceil_div(rows, QMM_ROWS), splits = blocks * c->gpu->n_sm / tiles, most = w->in / 256;
+    int64_t tiles = ceil_div(w->out, QMM_RESULTS) * ceil_div(rows, QMM_ROWS), splits = blocks * c->gpu->n_sm / tiles, most = w->in / 256;
     return (int32_t)(splits < 1 || most < 1 ? 1 : splits < most ? splits : most);
 }
 
 void cuda_emit_reduce(struct cuda *c, const struct k_linear *a) {
-    if (a->partial == a->y.p) return; /* one part, where it belongs */
+    if (a->partial == a->y.p) return; /* the only part was written to y */
     cuda_emit(c, KERNEL_linear_reduce, GRID(ceil_div(a->glu_inner ? a->glu_inner : a->w.out, 1024), a->x.rows, 1), 256, 0, a, sizeof *a);
 }
 
@@ -126,10 +126,11 @@ static void emit_qmm(struct cuda *c, const struct op *op, struct k_linear *a) {
     a->x = cuda_bf16_input(c, a->x, w->in, &used);
     a->k_splits = qmm_splits(c, w, a->x.rows, i == 3 ? 3 : 2);
     a->partial = cuda_op_scratch(c, &used, (size_t)a->k_splits * (size_t)a->x.rows * (size_t)w->out * sizeof(float));
-    unsigned int stage = (16u << rows) * (bits == 16 ? 96 : 72) * 2, shared_bytes = stage * 4;
-    if (in_tiles) shared_bytes = 5 * ((16u << rows) * 128 + QMM_TILE / 16 * (unsigned int)cuda_unit_bytes(&w->format));
-    cuda_emit(c, kernels[i][rows], GRID(ceil_div(w->out, QMM_TILE), a->k_splits, ceil_div(a->x.rows, QMM_ROWS)), 128, shared_bytes, a,
-              sizeof *a);
+    int staged = 16 << rows, x_bytes = staged * (in_tiles ? TILE_UNIT : codes_x_stride(bits)) * 2;
+    int tile_bytes = QMM_RESULTS / TILE_ROWS * tile_unit_bytes(w->format.bits, w->format.group);
+    int shared_bytes = in_tiles ? QMM_TILE_STAGES * (x_bytes + tile_bytes) : QMM_STAGES * x_bytes;
+    cuda_emit(c, kernels[i][rows], GRID(ceil_div(w->out, QMM_RESULTS), a->k_splits, ceil_div(a->x.rows, QMM_ROWS)), QMM_WARPS * 32,
+              (unsigned int)shared_bytes, a, sizeof *a);
     cuda_emit_reduce(c, a);
 }
 

@@ -18,6 +18,7 @@ static struct k_attn attn_args_of(const struct cuda *c, const struct op *op) {
         .picks_stride = is_picked ? op->in[1].row_stride : 0,
         .n_picks = is_picked ? op->in[1].width : 0,
         .pos = cuda_step_array(c, c->at.pos),
+        .until = c->key.sees && !t->is_strict ? cuda_step_array(c, c->at.until) : 0,
         .seq_of = cuda_step_array(c, c->at.seq_of),
         .seqs = cuda_step_array(c, c->at.seqs),
         .tiles = cuda_step_array(c, c->at.tiles),
@@ -75,27 +76,19 @@ void lower_pick(struct cuda *c, const struct op *op) {
 
 /* ---- decode rows split along their positions, prompt rows in tiles ------------------------------------------------- */
 
-/* RUN_POSITIONS: the fewest that are worth a block of their own. Of a decode block: warps, positions of a tile, query heads (kernels/decode.cu). */
-enum {
-    RUN_POSITIONS = 256,
-    RUNS_MAX = 64,
-    BLOCKS_A_SM = 8,
-    DECODE_WARPS = 4,
-    DECODE_TILE = 16,
-    FEW_HEADS = 8,
-    MANY_HEADS = 16,
-    SHORT = 256
-};
+/* RUN_POSITIONS: the fewest positions that are worth a block of their own. FEW_HEADS, MANY_HEADS: query heads that a block of kernels/decode.cu takes.
+ * SHORT: positions up to which the kernels with short rings are better. */
+enum { RUN_POSITIONS = 256, RUNS_MAX = 64, BLOCKS_A_SM = 8, FEW_HEADS = 8, MANY_HEADS = 16, SHORT = 256 };
 
 bool attn_fast_fits(const struct cuda *c, const struct op *op) {
     const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
     int32_t d = k->k_width, group = op->in[0].heads / k->heads;
     return !cuda_kv_is_f32(c, k) && !op->arg.attn.slopes && !op->arg.attn.both_ways && c->gpu->functions[KERNEL_attn_flash_64] &&
            (d == 64 || d == 128 || d == 256) && k->v_width == d && op->out[0].width == d && group <= MANY_HEADS &&
-           5 * 64 * d * 2 <= c->gpu->shared_max;
+           flash_shared_bytes(d) <= c->gpu->shared_max;
 }
 
-/* Runs of positions that blocks share. */
+/* The number of runs into which a sequence's positions are cut; each run gets a block. */
 static int32_t count_runs(const struct cuda *c, const struct k_attn *a) {
     int32_t len = cuda_length_bucket(c->key.max_len), blocks = a->c.heads * c->n_decode;
     if (a->window > 0 && a->window < len) len = a->window;
@@ -104,15 +97,20 @@ static int32_t count_runs(const struct cuda *c, const struct k_attn *a) {
     return runs > RUNS_MAX && most > RUNS_MAX ? RUNS_MAX : runs < most ? runs : most;
 }
 
-/* The kernel for query heads of a group, a width and a length; what suits first. slots: of a warp's ring; small: on GPUs with little shared memory. */
+/* Kernels by the most query heads of a cached head, the width of a head and the most positions; the first that fits is taken. slots: of a warp's
+ * ring; small: the same on GPUs with little shared memory. */
 static const struct {
     int32_t group, width, len, slots, small;
     enum kernel_id kernel;
 } decoders[] = {
-    {FEW_HEADS, 64, SHORT, 2, 2, KERNEL_attn_short_few_64},   {FEW_HEADS, 128, SHORT, 2, 2, KERNEL_attn_short_few_128},
-    {FEW_HEADS, 64, INT32_MAX, 6, 6, KERNEL_attn_few_64},     {FEW_HEADS, 128, INT32_MAX, 6, 6, KERNEL_attn_few_128},
-    {FEW_HEADS, 256, INT32_MAX, 6, 2, KERNEL_attn_few_256},   {MANY_HEADS, 64, INT32_MAX, 6, 6, KERNEL_attn_many_64},
-    {MANY_HEADS, 128, INT32_MAX, 6, 6, KERNEL_attn_many_128}, {MANY_HEADS, 256, INT32_MAX, 6, 2, KERNEL_attn_many_256},
+    {FEW_HEADS, 64, SHORT, DECODE_SHORT_SLOTS, DECODE_SHORT_SLOTS, KERNEL_attn_short_few_64},
+    {FEW_HEADS, 128, SHORT, DECODE_SHORT_SLOTS, DECODE_SHORT_SLOTS, KERNEL_attn_short_few_128},
+    {FEW_HEADS, 64, INT32_MAX, DECODE_SLOTS, DECODE_SLOTS, KERNEL_attn_few_64},
+    {FEW_HEADS, 128, INT32_MAX, DECODE_SLOTS, DECODE_SLOTS, KERNEL_attn_few_128},
+    {FEW_HEADS, 256, INT32_MAX, DECODE_SLOTS, DECODE_WIDE_SLOTS_SMALL, KERNEL_attn_few_256},
+    {MANY_HEADS, 64, INT32_MAX, DECODE_SLOTS, DECODE_SLOTS, KERNEL_attn_many_64},
+    {MANY_HEADS, 128, INT32_MAX, DECODE_SLOTS, DECODE_SLOTS, KERNEL_attn_many_128},
+    {MANY_HEADS, 256, INT32_MAX, DECODE_SLOTS, DECODE_WIDE_SLOTS_SMALL, KERNEL_attn_many_256},
 };
 
 static void emit_decode(struct cuda *c, struct k_attn *a) {
@@ -133,12 +131,12 @@ static bool is_even(struct k_view v) {
     return v.row_stride % 8 == 0 && v.head_stride % 8 == 0 && v.p % 16 == 0;
 }
 
-/* Prompt tiles on sm_90a: two or four heads of a group in a block. False: not of this shape. */
+/* Prompt tiles on sm_90a; a block takes two or four query heads of one cached head. False: the kernel does not take this shape. */
 static bool emit_wflash(struct cuda *c, const struct k_attn *a, const struct kv_class *kv) {
     int64_t d = a->c.k_width, rows = (int64_t)kv->n_blocks * kv->heads * K_BLOCK, width = d == 64 && a->group % 4 == 0 ? 4 : 2;
-    int64_t shared_bytes = 1024 + (8 + width) * 64 * d * 2;
+    int shared_bytes = wflash_shared_bytes((int)d, (int)width);
     if (!c->gpu->functions[KERNEL_attn_wflash_64_2] || !c->d->cuTensorMapEncodeTiled || d > 128 || a->group % 2 != 0 || a->softcap > 0 ||
-        !(a->scale > 0) || rows > INT32_MAX || !is_even(a->q) || !is_even(a->y) || shared_bytes > c->gpu->shared_max)
+        a->until || !(a->scale > 0) || rows > INT32_MAX || !is_even(a->q) || !is_even(a->y) || shared_bytes > c->gpu->shared_max)
         return false;
     struct k_flash f = {.a = *a};
     cuda_encode_map(c, &f.k_map, a->c.k, rows, d, K_BLOCK, d);
@@ -160,7 +158,7 @@ void lower_attn_fast(struct cuda *c, const struct op *op) {
              d == 64    ? KERNEL_attn_flash_64
              : d == 128 ? KERNEL_attn_flash_128
                         : KERNEL_attn_flash_256,
-             GRID(a.q.heads, c->n_tiles, 1), d == 256 ? 256 : 128, (d == 256 ? 5 : 4) * 64 * d * 2, a);
+             GRID(a.q.heads, c->n_tiles, 1), d == 256 ? 256 : 128, (unsigned int)flash_shared_bytes((int)d), a);
 }
 
 struct k_route_rule cuda_route_rule(const struct route_args *r) {

@@ -1,4 +1,4 @@
-/* What ops of the list have to do with each other: who reads what, and which stand together. */
+/* Questions about neighbouring ops of the list: which op reads a value, and which ops form a known pattern. */
 #include "backend/cuda/lower/lower.h"
 
 bool cuda_read_only_by(const struct cuda *c, struct tensor t, int32_t j) {
@@ -28,24 +28,36 @@ static bool is_head_norm(const struct op *op) {
     return op->kind == OP_NORM && op->n_in == 1 && n->kind == NORM_RMS && !n->bias && !n->per_head && n->gate == GATE_NONE;
 }
 
-int32_t cuda_take_place(const struct cuda *c, int32_t j, int32_t *norm, int32_t *rope, struct tensor *t) {
+/* An optional norm of heads at op j, then a rope of its result. Returns the index of the op behind them, 0 where there is no rope. *out: the rope's
+ * result. */
+static int32_t find_norm_rope(const struct cuda *c, int32_t j, int32_t *norm, int32_t *rope, struct tensor *out) {
     const struct oplist *l = &c->base.list;
-    *norm = *rope = -1;
-    *t = (struct tensor){0};
-    if (j < l->n_ops && is_head_norm(&l->ops[j])) {
-        *t = l->ops[j].out[0];
-        *norm = j++;
+    *norm = j < l->n_ops && is_head_norm(&l->ops[j]) ? j++ : -1;
+    *rope = j;
+    if (j >= l->n_ops || l->ops[j].kind != OP_ROPE || cuda_turns_by_axes(c, &l->ops[j].arg.rope)) return 0;
+    if (*norm >= 0) {
+        struct tensor normed = l->ops[*norm].out[0];
+        if (!cuda_same_view(l->ops[j].in[0], normed) || !cuda_read_only_by(c, normed, j)) return 0;
     }
-    bool follows = j < l->n_ops && l->ops[j].kind == OP_ROPE &&
-                   (!tensor_is(*t) || (cuda_same_view(l->ops[j].in[0], *t) && cuda_read_only_by(c, *t, j)));
-    if (follows) {
-        *t = l->ops[j].out[0];
-        *rope = j++;
-    }
-    return j;
+    *out = l->ops[j].out[0];
+    return j + 1;
 }
 
-/* Products that may round their input to bf16: not the router's, and not wide ones, unless a list keeps 16 bits of it. */
+int32_t cuda_find_qkv(const struct cuda *c, int32_t i, struct cuda_qkv *out) {
+    const struct oplist *l = &c->base.list;
+    struct tensor k;
+    int32_t j = find_norm_rope(c, i, &out->norms[0], &out->ropes[0], &out->q);
+    if (j) j = find_norm_rope(c, j, &out->norms[1], &out->ropes[1], &k);
+    if (!j || j >= l->n_ops || l->ops[j].kind != OP_KV_WRITE || l->ops[j].n_in != 2) return 0;
+    if (memcmp(&l->ops[out->ropes[0]].arg.rope, &l->ops[out->ropes[1]].arg.rope, sizeof(struct rope_args)) != 0) return 0;
+    if (!cuda_same_view(l->ops[j].in[0], k) || !cuda_read_only_by(c, k, j)) return 0;
+    out->write = j;
+    for (int n = 0; n < 2; n++) out->from[n] = l->ops[out->norms[n] >= 0 ? out->norms[n] : out->ropes[n]].in[0];
+    out->from[2] = l->ops[j].in[1];
+    return j + 1 - i;
+}
+
+/* Whether a product may round its input to bf16. The router's product may not; a wide one may in a list for kernels/one.cu, which keeps 16 bits. */
 bool cuda_may_round(const struct cuda *c, const struct op *op) {
     const struct oplist *l = &c->base.list;
     return !c->exact && op->kind == OP_LINEAR && (!op->arg.linear.wide || c->one_list) &&

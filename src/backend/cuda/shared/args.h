@@ -6,6 +6,8 @@
 #ifndef MLXCEL_BACKEND_CUDA_SHARED_ARGS_H
 #define MLXCEL_BACKEND_CUDA_SHARED_ARGS_H
 
+#include "backend/kinds.h"
+
 #include <stdint.h>
 
 #ifdef __CUDACC__
@@ -20,7 +22,7 @@ enum { K_BLOCK = 64 };                 /* positions in a KV block */
 enum k_dtype { K_F32, K_BF16, K_F16 }; /* of activations, caches and plain weights */
 enum k_mode { K_PLAIN, K_AFFINE, K_MXFP4, K_MXFP8, K_NVFP4 };
 
-/* As struct step_seq. */
+/* A sequence of the step; the same layout as struct step_seq of backend.h. */
 struct k_seq {
     int32_t row, n_rows, pos, slot, rope_len, starts;
 };
@@ -42,14 +44,14 @@ struct k_weight {
     int64_t tile_bytes;               /* of 16 rows in tiles (kernels/tile.cuh); 0: row after row */
 };
 
-/* Row after row becomes tiles, or tiles become rows of bf16. */
+/* Turns rows [first, first + n) of a weight into tiles, or tiles into rows of bf16. */
 struct k_tile {
-    struct k_weight w; /* as it lies */
+    struct k_weight w; /* the source */
     KPTR(unsigned char) out;
     int64_t first, n; /* rows, of whole tiles */
 };
 
-/* Activation: kind is enum act_kind of backend/ops.h. */
+/* Activation: kind is enum act_kind of backend/kinds.h. */
 struct k_act {
     int32_t kind;
     float scale;
@@ -58,8 +60,8 @@ struct k_act {
 
 struct k_embed {
     struct k_weight w;
-    KPTR(const int32_t) ids;    /* below 0: -1 - the row of the step before whose token it is */
-    KPTR(const int32_t) chosen; /* of the step before */
+    KPTR(const int32_t) ids;    /* tokens; below 0: -1 - r stands for the token that row r of the step before chose */
+    KPTR(const int32_t) chosen; /* tokens that the step before chose */
     KPTR(const int32_t) pos;
     struct k_view y;
     float scale;
@@ -74,8 +76,8 @@ struct k_linear {
     int64_t n_out;
     int32_t per_head;    /* HEAD_LINEAR: head h uses rows h * out ... of w */
     int32_t k_splits;    /* warps or blocks along the input dimension */
-    KPTR(float) partial; /* [k_splits, rows, n_out]: sums of blocks that share a result */
-    struct k_act act;    /* of a fused gate: y = act(gate) * up, gate rows first, up rows glu_inner behind them */
+    KPTR(float) partial; /* [k_splits, rows, n_out]: sums over parts of k, which are added up later */
+    struct k_act act;    /* with a gate: y = act(gate) * up; the gate's rows come first, those of up glu_inner behind them */
     int64_t glu_inner;   /* 0: no gate */
 };
 
@@ -97,23 +99,24 @@ struct k_gemm {
     int32_t m, n, k, y_dtype;
 };
 
-/* What the copy engine of sm_90 knows of a matrix (CUtensorMap); aligned as it demands. */
+/* A matrix as the copy engine of sm_90 knows it (CUtensorMap), with the alignment that it needs. */
 struct k_tensor_map {
     KALIGN64 uint64_t opaque[16];
 };
 
-/* The same through tensor maps, in boxes of 64 elements along k: 128 rows of x, half as many rows of w as a block's results are wide. */
+/* The same product through tensor maps. Boxes have 64 elements along k; those of x have 128 rows, those of w half as many rows as a tile of results is
+ * wide. */
 struct k_wgemm {
     struct k_tensor_map x_map, w_map;
     KPTR(const float) bias;
     KPTR(void) y;
     int64_t y_stride, y_column;
-    int64_t up_bias; /* from a gate's bias to its partner's */
+    int64_t up_bias; /* with a gate: distance from its bias to that of up */
     int32_t m, n, k, y_dtype;
-    int32_t up_row;      /* y = act(gate) * up: from a row of w for the gate to its partner for up; 0: plain */
+    int32_t up_row;      /* y = act(gate) * up: distance from a row of the gate to the row of up; 0: no gate */
     struct k_act act;    /* SILU or GELU_TANH */
-    struct k_tile aside; /* rows of another weight that become bf16 meanwhile; n = 0: none */
-    int64_t aside_up;    /* as many rows again, from this many behind the first on; 0: none */
+    struct k_tile aside; /* rows of the next weight, which idle warps dequantise meanwhile; n = 0: none */
+    int64_t aside_up;    /* dequantise as many rows again, so many rows behind the first; 0: no */
 };
 
 struct k_norm {
@@ -124,7 +127,7 @@ struct k_norm {
     float eps, weight_offset, a_scale, b_scale;
     int32_t is_add;
     float cut;
-    int64_t part_stride; /* of x where it is the sum of n_parts, as a product leaves them; elements */
+    int64_t part_stride; /* x is the sum of n_parts parts of a product, so many elements apart */
     int32_t n_parts, pad;
 };
 
@@ -149,6 +152,31 @@ struct k_rope {
     int32_t n_rope_tables, rope_width;
     float magnitude;
     int32_t pad;
+    KPTR(const int32_t) places; /* [rows][3] which stand for pos; NULL: pos */
+    uint32_t axes[32];          /* two bits for each pair: which of the three */
+};
+
+/* Rows of numbers from the host. */
+struct k_given {
+    struct k_view x, y;        /* x.p NULL: none */
+    KPTR(const int32_t) at;    /* [rows] which of `numbers` are the row's; -1: it has none */
+    KPTR(const float) numbers; /* [][width] */
+    int32_t adds, pad;         /* adds: to x */
+};
+
+struct k_pool_rows {
+    struct k_view x, y;
+    int32_t n, pad;
+};
+
+/* Attention among the rows of a step. */
+struct k_attn_rows {
+    struct k_view q, k, v, y;
+    KPTR(const int32_t) spans; /* [rows][2] rows that a row sees, from and to */
+    KPTR(void) keys;           /* kernels/flash_rows.cu: bf16 [heads][rows][width], filled up with zeros */
+    KPTR(void) values;
+    float scale;
+    int32_t width;
 };
 
 /* One layer of one KV class. k and v are [blocks][heads][K_BLOCK][width]. */
@@ -167,7 +195,7 @@ struct k_kv_write {
     KPTR(const int32_t) seq_of;
 };
 
-/* QK_NORM, ROPE of queries and keys and KV_WRITE in one: fused kind. */
+/* Norms and ropes of queries and keys, and KV_WRITE, in one kernel. */
 struct k_qkv {
     struct k_cache c;
     struct k_view q, k, v, y; /* y: the queries */
@@ -176,11 +204,12 @@ struct k_qkv {
     KPTR(const float) inv_freq;
     KPTR(const float) step_rope;
     KPTR(const int32_t) pos;
+    KPTR(const int32_t) rope_pos; /* of rope */
     KPTR(const int32_t) seq_of;
     int32_t kind, first, n_rotated, table;
     int32_t n_rope_tables, rope_width;
     float magnitude, q_eps, k_eps, q_offset, k_offset;
-    int32_t n_parts;     /* q, k and v are sums of so many, as a product leaves them; 0: as they lie */
+    int32_t n_parts;     /* q, k and v are sums of so many parts of a product; 0: they are whole */
     int64_t part_stride; /* elements */
 };
 
@@ -193,6 +222,7 @@ struct k_attn {
     KPTR(const int32_t) picks;   /* likewise: positions of each row; NULL: all that are visible */
     int64_t picks_stride;
     KPTR(const int32_t) pos;
+    KPTR(const int32_t) until; /* [rows] last position of the row's picture, or -1; NULL: there is none */
     KPTR(const int32_t) seq_of;
     KPTR(const struct k_seq) seqs;
     KPTR(const int32_t) tiles; /* of prompt rows: pairs (sequence, first row of the tile inside it) */
@@ -218,7 +248,7 @@ struct k_pick {
     int32_t k, keys; /* keys: the power of two at or above k */
 };
 
-/* The cache of one layer as rows of a position's elements, in boxes of 64 x 64. */
+/* Attention of prompt rows on sm_90a; the cache of a layer through tensor maps, a row for each position and head, in boxes of 64 x 64. */
 struct k_flash {
     struct k_tensor_map k_map, v_map;
     struct k_attn a;
@@ -227,14 +257,14 @@ struct k_flash {
 struct k_argmax {
     struct k_view x;
     KPTR(int32_t) y;
-    KPTR(int32_t) chosen; /* [rows] the same, where the next step finds it */
+    KPTR(int32_t) chosen; /* [rows] the same tokens again, for the next step */
     KPTR(float) best;     /* [rows][chunks] */
     KPTR(int32_t) at;
     int64_t y_stride;
     int32_t chunks, pad;
 };
 
-/* How a row's token is chosen: as struct step_choice of backend.h, which lies in the step block. */
+/* How a row's token is chosen; the same layout as struct step_choice of backend.h. It lies in the step block. */
 struct k_choice {
     uint64_t seed;
     int32_t position, top_k;
@@ -249,7 +279,7 @@ struct k_bias {
 
 enum { K_TOP_MAX = 20, K_BIAS_MAX = 1024, K_TOP_K_MAX = 1024 };
 
-/* What came of it: as struct step_chosen of backend.h. */
+/* The token that was chosen; the same layout as struct step_chosen of backend.h. */
 struct k_chosen {
     int32_t token;
     float logit;        /* of the token, as the model gave it */
@@ -262,7 +292,7 @@ struct k_chosen {
 
 enum { K_BUCKETS = 2048, K_LIST_MAX = 2048, K_PIECE = 2048 };
 
-/* What the kernels of kernels/choose.cu tell each other of a row. */
+/* What one kernel of kernels/choose.cu leaves for the next, for each row. */
 struct k_choose_row {
     float largest; /* logit */
     int32_t at;    /* token that has it; -1: none can be chosen */
@@ -274,7 +304,8 @@ struct k_choose_row {
     float from;       /* logits from here on are listed; INFINITY: none */
 };
 
-/* Rows are there twice: to choose from, and, behind those, as the model gave them, where a report is wanted of a row that was changed. */
+/* Each row exists twice: the row from which the token is chosen, and, behind all of those, the row as the model gave it. The second is used where the
+ * log-probabilities of a row are wanted that bias, penalties or masks have changed. */
 struct k_choose {
     KPTR(const float) logits;
     KPTR(float) shaped; /* [rows][vocab] rows that were changed */
@@ -406,15 +437,15 @@ struct k_lightning {
 
 enum k_step_kind { K_STEP_LINEAR, K_STEP_ATTN, K_STEP_ROUTER };
 
-/* The experts of a row are three instructions: the router's scores; gate and up of the chosen, one behind the other, each times its weight; down, one
- * product along all of them. Every block makes the choice by itself. */
+/* The experts of a row are three instructions: the router's scores; gate and up of the chosen experts, one expert behind the other, each result times
+ * the expert's weight; down, as one product whose k runs through all chosen experts. Every block chooses the experts by itself. */
 enum k_step_half { K_HALF_NONE, K_HALF_INNER, K_HALF_DOWN };
 enum { K_CHOICES_MAX = 16 };
 
 struct k_step_experts {
     struct k_route_rule rule;         /* INNER: how the choice is made */
     KPTR(const uint64_t) scores_link; /* INNER: the router's scores, and who made them */
-    KPTR(int32_t) ids;                /* [rule.k] the choice: left here for a launch of DOWN alone */
+    KPTR(int32_t) ids;                /* [rule.k] chosen experts, kept for DOWN where it is a launch of its own */
     int32_t scores_maker, n_experts;
     int32_t half; /* enum k_step_half */
     int32_t k;    /* experts that are chosen */
@@ -436,11 +467,11 @@ struct k_step_linear {
     float own_scale, residual_scale, eps, norm_offset;
     float inv_in; /* 1 / w.in */
     int32_t x_dtype, y_dtype, rows, has_norm;
-    int32_t n_tiles, tiles_each, tiles_more; /* tiles of 16 results; of every block, and one more for so many of them */
+    int32_t n_tiles, tiles_each, tiles_more; /* tiles of 16 results: in all, of each block, and how many blocks have one more */
     int32_t x_maker, residual_maker;         /* instructions that made what the links have */
     KPTR(const uint64_t) x_link;             /* NULL: x lies at x, the residual at residual */
     KPTR(const uint64_t) residual_link;
-    KPTR(uint64_t) y_link; /* NULL: none; y NULL: this alone */
+    KPTR(uint64_t) y_link; /* NULL: nobody reads y through a link; y NULL: nobody reads it otherwise */
     struct k_step_experts e;
 };
 
@@ -459,6 +490,7 @@ struct k_step_attn {
     KPTR(const float) step_rope;
     KPTR(const float) sinks;
     KPTR(const int32_t) pos;
+    KPTR(const int32_t) rope_pos; /* of rope */
     KPTR(const int32_t) seq_of;
     KPTR(float) partial;     /* [rows][heads][splits][width + 2] */
     KPTR(uint32_t) counters; /* [rows][cached heads], zero between launches: splits that are done */
@@ -467,20 +499,20 @@ struct k_step_attn {
     float scale, softcap, pos_scale_beta;
     int32_t window, chunk, pos_scale_len, pos_scale_first;
     int32_t group, splits, rows, y_dtype, has_q_norm, has_k_norm;
-    int32_t per_item, sets;     /* query heads of one cached head that a block of kernels/one.cu takes at once; how often */
-    int32_t qkv_maker, qkv_row; /* of the link: who made it, words per row; where queries, keys and values begin in a row */
-    int32_t q_at, k_at, v_at;
+    int32_t per_item, sets;        /* query heads of one cached head that a block of kernels/one.cu takes; blocks for all of them */
+    int32_t qkv_maker, qkv_row;    /* of the link: the instruction that made it, words of its row */
+    int32_t q_at, k_at, v_at;      /* where queries, keys and values begin in that row */
     KPTR(const uint64_t) qkv_link; /* NULL: they lie at q, k and v */
     KPTR(uint64_t) y_link;
 };
 
-/* Where a product's weights lie, for the rings of kernels/one.cu; nothing (units 0) of attention. */
+/* Where a product's weights lie, for the rings of kernels/one.cu. Attention has none: its units are 0. */
 struct k_stream {
     KPTR(const unsigned char) values;
-    KPTR(const float) norm;         /* which should be near when x comes */
+    KPTR(const float) norm;         /* weights of the norm, fetched ahead of x */
     int32_t tile_bytes, pair_bytes; /* of a tile; from a pair to the next */
     int32_t second;                 /* bytes from a tile to the other of its pair */
-    int32_t units, parts;           /* of 64 along k; tiles of a tile of results, 2 with a gate */
+    int32_t units, parts;           /* units of 64 along k; tiles of weights for a tile of results, 2 with a gate */
     int32_t tiles_each, tiles_more; /* as in the product */
     int32_t half;                   /* enum k_step_half */
     int32_t expert_tiles;           /* of one expert's matrix */
@@ -492,8 +524,8 @@ enum { K_INSTR_BYTES = 512 };
 struct k_instr {
     int32_t kind;
     int32_t number; /* in its list */
-    int32_t waits;  /* for all blocks to have done what stands before */
-    int32_t reads;  /* of its result, by ops; -1: somebody outside reads it. For the host. */
+    int32_t waits;  /* it begins when all blocks have done the instructions before it */
+    int32_t pad;
     struct k_stream stream;
     union {
         struct k_step_linear linear;
@@ -506,8 +538,8 @@ struct k_step_run {
     KPTR(const struct k_instr) instrs; /* NULL: `one` alone */
     KPTR(uint32_t) barrier;            /* arrivals and departures, zero between launches; the last tag of the launches before */
     int32_t n;
-    int32_t tags;  /* used up when this launch is done */
-    int32_t depth; /* of kernels/one.cu: places of a warp's ring */
+    int32_t tags;  /* how many tags this launch uses up */
+    int32_t depth; /* places of a warp's ring in kernels/one.cu */
     struct k_instr one;
 };
 

@@ -1,14 +1,14 @@
-/* Products that keep more of their input than bf16 does (linear_args.wide): x becomes the sum of two bf16 terms, 16 bits of it, and the
- * product is made of twice the rows, by whichever kernel takes that many. Weights are read once either way. The list is rewritten before
- * it is planned: TERMS, the product without its bias, TERMS_SUM. What cannot be had so stays wide, and runs in f32. */
+/* Wide products (linear_args.wide) keep more of their input than bf16 does. Here x is split into two bf16 terms whose sum has 16 bits of it, and the
+ * product is computed for twice the rows, by whichever kernel takes that many; the weight is still read once. The list is rewritten before it is
+ * planned: TERMS, the product without its bias, TERMS_SUM. A product that cannot be split stays wide and runs in f32. */
 #include "backend/cuda/lower/lower.h"
 
-/* Whether the op is taken apart; the kernel of batches makes the terms by itself. */
+/* Whether the op is split here; the kernel for batches (lower_batch.c) makes the terms by itself. */
 static bool is_split(const struct cuda *c, const struct op *op) {
     return op->kind == OP_LINEAR && op->arg.linear.wide && op->arg.linear.weight->in % 8 == 0 && !cuda_wqmm_takes_terms(c, op);
 }
 
-/* The terms of an op's input: those that the last such op made where it read the same. */
+/* The terms of an op's input. Where the last TERMS op read the same input, its result is used again. */
 static struct tensor terms_of(struct oplist *l, const struct op *op, struct op *last) {
     struct tensor x = op->in[0];
     if (last->kind == OP_TERMS && cuda_same_view(last->in[0], x)) return last->out[0];
@@ -29,7 +29,7 @@ static void split(struct oplist *l, struct op op, struct op *last) {
     l->ops[l->n_ops++] = sum;
 }
 
-bool cuda_widen(struct cuda *c) {
+bool cuda_split_wide(struct cuda *c) {
     struct oplist *l = &c->base.list;
     int32_t n = l->n_ops, more = 0, n_products = 0;
     if (c->exact || !c->gpu->functions[KERNEL_gemm_bf16]) return false;
@@ -42,7 +42,9 @@ bool cuda_widen(struct cuda *c) {
         l->ops_capacity = n + more;
         l->ops = mem_realloc(l->ops, (size_t)l->ops_capacity * sizeof *l->ops);
     }
-    memmove(l->ops + more, l->ops, (size_t)n * sizeof *l->ops); /* then forwards: what is written never meets what is still to be read */
+    memmove(l->ops + more, l->ops,
+            (size_t)n *
+                sizeof *l->ops); /* then rewritten from the front: the ops that are still to be read stay ahead of those that are written */
     struct op last = {0};
     l->n_ops = 0;
     for (int32_t i = more; i < more + n; i++) {

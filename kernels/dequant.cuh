@@ -8,7 +8,7 @@ template <bool HALVES> static __device__ __forceinline__ unit_words unit_load(co
 }
 
 // Eight codes as bf16: q * s + b, rounded once where scale and bias are bf16, else in f32 first.
-static __device__ __forceinline__ uint4 widen(uint32_t word, uint32_t meta, int dtype) {
+static __device__ __forceinline__ uint4 dequantise8(uint32_t word, uint32_t meta, int dtype) {
     uint32_t pairs[4];
     if (dtype == K_BF16) {
         uint32_t s = bytes_of(meta, meta, 0x1010), b = bytes_of(meta, meta, 0x3232);
@@ -31,13 +31,13 @@ template <bool HALVES> static __device__ __forceinline__ void unit_store(const k
     uint2 high = HALVES ? u.high : u.low;
     to += g * w.in + 8 * (lane % 4);
     if (g < n) {
-        *(uint4 *)to = widen(u.codes.x, u.low.x, w.dtype);
-        *(uint4 *)(to + 32) = widen(u.codes.y, high.x, w.dtype);
+        *(uint4 *)to = dequantise8(u.codes.x, u.low.x, w.dtype);
+        *(uint4 *)(to + 32) = dequantise8(u.codes.y, high.x, w.dtype);
     }
     if (g + 8 < n) {
         to += 8 * w.in;
-        *(uint4 *)to = widen(u.codes.z, u.low.y, w.dtype);
-        *(uint4 *)(to + 32) = widen(u.codes.w, high.y, w.dtype);
+        *(uint4 *)to = dequantise8(u.codes.z, u.low.y, w.dtype);
+        *(uint4 *)(to + 32) = dequantise8(u.codes.w, high.y, w.dtype);
     }
 }
 

@@ -1,0 +1,164 @@
+/* Sizes on which host and kernels must agree: how weights lie in tiles, how many threads a block has, and how it divides its shared memory. The
+ * host counts the bytes that a launch asks for with the same numbers with which the kernel finds its way in them.
+ *
+ * (1) What is here is used on both sides; a size that one side alone needs stays there. (2) `is_small`: the GPU has 99 KB of shared memory for a
+ * block (8.6, 8.9 and 12.x), for which kernels are compiled on their own. (3) `is_plain`: bf16 or f16 weights, row after row; else quantised ones in tiles. `is_8`:
+ * codes that have 8 bits in a tile. */
+#ifndef MLXCEL_BACKEND_CUDA_SHARED_LAYOUT_H
+#define MLXCEL_BACKEND_CUDA_SHARED_LAYOUT_H
+
+#include "backend/cuda/shared/args.h"
+
+#include <stdbool.h>
+
+#ifdef MLXCEL_EMULATE
+#define KFN static constexpr
+#elif defined(__CUDACC__)
+#define KFN static __host__ __device__ __forceinline__ constexpr
+#else
+#define KFN static inline
+#endif
+
+/* ---- quantised weights in tiles (kernels/tile.cuh): 16 rows; along k units of 64 elements, codes and then scales and biases ---- */
+
+enum { TILE_ROWS = 16, TILE_UNIT = 64, TILE_CODES = 512, TILE_CODES_8 = 1024, TILE_META = 64 };
+
+/* Bits that a code has in a tile, and bytes of a unit's codes. */
+KFN int tile_bits(int bits) {
+    return bits <= 4 ? 4 : 8;
+}
+KFN int tile_codes(int bits) {
+    return bits <= 4 ? TILE_CODES : TILE_CODES_8;
+}
+KFN int tile_unit_bytes(int bits, int group) {
+    return tile_codes(bits) + (group == 32 ? 2 : 1) * TILE_META;
+}
+
+enum { PLAIN_UNIT_BYTES = TILE_ROWS * TILE_UNIT * 2 }; /* 16 rows and 64 elements of bf16 weights */
+
+/* ---- counters that all launches of a context share (kernels/sync.cuh): uint32_t, zero between launches ---- */
+
+/* Arrivals and departures of the barrier, the last tag, whether a wait had no end, the address of the host's word for that, then counters of
+ * attention's splits. */
+enum { COUNTERS = 4096, COUNTERS_TAG = 2, COUNTERS_GAVE_UP = 3, COUNTERS_HOST = 4, COUNTERS_FIRST = 64 };
+
+/* ---- instructions of decode steps (kernels/step.cu) ---- */
+
+enum { STEP_THREADS = 512, STEP_WARPS = STEP_THREADS / 32, STEP_ROWS = 8 }; /* STEP_ROWS: that an instruction takes at most */
+enum { STEP_SLOTS = 4, STEP_HEAD_BYTES = STEP_SLOTS * K_INSTR_BYTES + 2304 };
+
+/* Floats in which sums of warps meet. */
+KFN int step_sums(bool is_small) {
+    return is_small ? 4096 : 8192;
+}
+/* A warp's ring of weights on their way: slots, and the bytes of one, two units or one of bf16. */
+KFN int step_ring_slots(bool is_plain, bool is_8, bool is_small) {
+    return is_small ? (is_8 ? 1 : 2) : is_plain || is_8 ? 3 : 4;
+}
+KFN int step_slot_bytes(bool is_plain, int bits, int group) {
+    return is_plain ? PLAIN_UNIT_BYTES : 2 * tile_unit_bytes(bits, group);
+}
+/* Sums of x that scales' biases are multiplied with, for each row; with f16 weights, what one means in a unit of x. */
+KFN int step_x_sums(bool is_bf16, int group, int64_t in) {
+    return is_bf16 ? 0 : (int)(in / (group == 32 ? 32 : 64));
+}
+/* Elements from a row of x to the next. */
+KFN int step_x_stride(int64_t in) {
+    return (int)in + 32;
+}
+
+/* ---- lists of instructions of one row (kernels/one.cu) ---- */
+
+enum { LIST_WARPS = 16, LIST_SLOTS = 8, LIST_HEAD_BYTES = LIST_SLOTS * K_INSTR_BYTES + 2560 };
+
+/* Tiles whose sums are made at once, and the floats of their sums, of which there are two sets. */
+KFN int list_tiles(bool is_small) {
+    return is_small ? 8 : 16;
+}
+KFN int list_sums(bool is_small) {
+    return list_tiles(is_small) * TILE_ROWS * (LIST_WARPS + 1);
+}
+/* Units that a warp asks for at once, and the bytes of a place of its ring: units of both tiles of a pair, of bf16 one unit of one tile. has_8: products of
+ * the list may have codes of 8 bits; a place that is not small has room for those anyway. */
+KFN int list_chunk_units(bool is_plain, bool is_8, bool is_small) {
+    return is_plain || is_8 || is_small ? 1 : 2;
+}
+KFN int list_place_bytes(bool is_plain, bool has_8, bool is_small) {
+    return is_plain ? PLAIN_UNIT_BYTES : 2 * list_chunk_units(is_plain, false, is_small) * tile_unit_bytes(has_8 && is_small ? 8 : 4, 64);
+}
+
+/* ---- products of many rows ---- */
+
+/* kernels/qmm.cu: a block makes 128 results of up to 64 rows. Elements from a row of x in shared memory to the next. */
+enum { QMM_WARPS = 4, QMM_RESULTS = 128, QMM_STAGES = 4, QMM_TILE_STAGES = 5 };
+KFN int codes_x_stride(int bits) {
+    return bits == 16 ? 96 : 72;
+}
+
+/* kernels/qmm_sm90.cu: a block makes 16 results with each of its warps, of up to `rows` rows; other warps bring x. */
+enum { WQMM_X_STAGES = 6, WQMM_FILLERS = 4, WQMM_CHUNKS = 4 };
+KFN int wqmm_chunk_units(int bits) {
+    return bits == 8 ? 2 : 4;
+}
+KFN int wqmm_warps(int rows) {
+    return rows == 128 ? 8 : 16;
+}
+
+/* kernels/gemm.cu: 128 x 128 results, 64 elements of k in a stage. */
+enum { GEMM_TILE = 128, GEMM_K = 64, GEMM_STAGES = 3, GEMM_THREADS = 128, GEMM_SHARED = GEMM_STAGES * 2 * GEMM_TILE * GEMM_K * 2 };
+
+/* kernels/gemm_sm90.cu: 128 rows of x, 128 or 256 of the weight. The ring begins at a multiple of 1,024. */
+enum { WGEMM_ROWS = 128, WGEMM_K = 64, WGEMM_THREADS = 384 };
+KFN int wgemm_stages(int width) {
+    return width == 256 ? 4 : 6;
+}
+KFN int wgemm_stage_bytes(int width) {
+    return (WGEMM_ROWS + width) * WGEMM_K * 2;
+}
+KFN int wgemm_shared_bytes(int width) {
+    return 1024 + wgemm_stages(width) * wgemm_stage_bytes(width);
+}
+
+/* ---- attention ---- */
+
+/* kernels/decode.cu: every warp takes 16 positions at a time, through a ring of slots; wide heads have few of them where shared memory is small. */
+enum { DECODE_WARPS = 4, DECODE_TILE = 16, DECODE_SLOTS = 6, DECODE_SHORT_SLOTS = 2, DECODE_WIDE_SLOTS_SMALL = 2 };
+
+/* kernels/flash.cu, flash_rows.cu and flash_sm90.cu: tiles of 64 rows of one sequence, as they stand in the step block; stages of cached blocks. */
+enum { FLASH_ROWS = 64, WFLASH_RING = 4 };
+/* Elements from a row of shared memory to the next. Rows that are no multiple of 128 bytes are an odd number of 16-byte pieces apart. */
+KFN int flash_row_room(int width) {
+    return width % 64 ? width + 8 : width;
+}
+KFN int flash_shared_bytes(int width) {
+    return (width > 128 ? 5 : 4) * K_BLOCK * flash_row_room(width) * 2; /* two stages of keys and values, then the queries of wide heads */
+}
+KFN int wflash_shared_bytes(int width, int heads) {
+    return 1024 + (2 * WFLASH_RING + heads) * K_BLOCK * width * 2;
+}
+
+/* ---- experts ---- */
+
+/* kernels/experts.cu. Few rows: results of a block, threads of both halves, bytes of its sums. Many: pairs of a tile, what a block makes of it. Of
+ * batches: pairs of a tile, which are a block's warps too. */
+enum { EXPERTS_FEW_RESULTS = 16, EXPERTS_INNER_WARPS = 4, EXPERTS_DOWN_WARPS = 16, EXPERTS_CHOICES_MAX = 64, EXPERTS_MAX = 1024 };
+enum { EXPERTS_TILE_PAIRS = 64, EXPERTS_TILE_STAGES = 3, EXPERTS_TILE_WARPS = 4 };
+/* A row of x as integers of 16 bits (kernels/x16.cuh): units of 64 elements, then a scale and a sum for each. */
+enum { X16_UNIT = 128, X16_SCALE_BYTES = 8 };
+KFN int64_t x16_bytes(int64_t width) {
+    return (width / TILE_UNIT * (X16_UNIT + X16_SCALE_BYTES) + 15) / 16 * 16;
+}
+
+/* kernels/experts_sm90.cu: pairs of a tile, results of a block, stages of x, warps that multiply and that bring x, units of a copy. */
+enum { WEXPERTS_PAIRS = 128, WEXPERTS_ANY_PAIRS = 64, WEXPERTS_INNER = 128, WEXPERTS_DOWN = 256 };
+enum { WEXPERTS_X_STAGES = 8, WEXPERTS_WARPS = 8, WEXPERTS_FILLERS = 4, WEXPERTS_CHUNK_UNITS = 4, WEXPERTS_CHUNKS = 2 };
+KFN int wexperts_shared_bytes(void) {
+    return 1024 + WEXPERTS_X_STAGES * WEXPERTS_PAIRS * TILE_UNIT * 2 +
+           WEXPERTS_WARPS * WEXPERTS_CHUNKS * 2 * WEXPERTS_CHUNK_UNITS * tile_unit_bytes(4, 32);
+}
+
+/* ---- choosing (kernels/choose.cu): threads of a block, parts of a piece of the vocabulary ---- */
+
+enum { CHOOSE_THREADS = 512, CHOOSE_PIECE_PARTS = 4 };
+
+#endif
