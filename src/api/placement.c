@@ -14,6 +14,7 @@
 #include "os/os.h"
 
 #define GB 1e-9
+#define EASY_BYTES (UINT64_C(2) << 30) /* of a card on which half is enough for everything but the weights */
 enum { PLAN_TOKENS = 4096, ROWS_LEAST = 256, SMALL_BYTES = 64 << 20, STEP_SHARE = 8 };
 
 /* What is known while a plan is made. */
@@ -228,7 +229,8 @@ int placement_choose(struct session *s, const struct tensor_store *store, uint64
     struct os_memory host;
     s->placement = (struct placement){.weights = {0, total}, .all = total};
     TRY(check_device(s, err));
-    bool is_easy = !counts && !is_asked_for(o) && o->context == 0 && total <= p.available[SIDE_CARD] / 2;
+    bool is_easy =
+        !counts && !is_asked_for(o) && o->context == 0 && total <= p.available[SIDE_CARD] / 2 && p.available[SIDE_CARD] > EASY_BYTES;
     if (!s->device->shares || p.available[SIDE_CARD] == 0 || is_easy || (o->force && !is_asked_for(o))) return ERR_OK;
     os_memory(&host);
     p.available[SIDE_HOST] = host.available;
