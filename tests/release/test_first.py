@@ -64,7 +64,7 @@ def make_root(program, work):
     if not found:
         pack(program, archive)
     with tarfile.open(archive) as tar:
-        tar.extractall(os.path.join(root, "opt"), filter="tar")
+        tar.extractall(os.path.join(root, "opt"))  # our own archive; Python 3.11 has no filters
     top = os.path.join(root, "opt", os.listdir(os.path.join(root, "opt"))[0])
     needed = libraries(os.path.join(top, "mlxcel")) + ([] if found else curl())
     for path in needed:
