@@ -91,15 +91,14 @@ struct cursor {
     int next;               // the instruction to look at next
     int i_tile;             // of bf16 and of experts
     int left;               // of experts: units until the next choice's begin
-    bool is_8;              // of W48: the product's codes have 8 bits
 };
 
-// The cursor's unit in bytes, and units of a place.
-template <int KIND> static __device__ __forceinline__ int unit_of(const cursor &c) {
-    return KIND == W48 && c.is_8 ? unit_bytes<W8>() : unit_bytes<KIND>();
+// A product's unit in bytes, and units of a place.
+template <int KIND> static __device__ __forceinline__ int unit_of(const k_instr &in) {
+    return KIND == W48 && in.u.linear.w.bits == 8 ? unit_bytes<W8>() : unit_bytes<KIND>();
 }
-template <int KIND> static __device__ __forceinline__ int chunk_of(const cursor &c) {
-    return KIND == W48 && c.is_8 ? chunk_units<W8>() : chunk_units<KIND>();
+template <int KIND> static __device__ __forceinline__ int chunk_of(const k_instr &in) {
+    return KIND == W48 && in.u.linear.w.bits == 8 ? chunk_units<W8>() : chunk_units<KIND>();
 }
 
 static __device__ __forceinline__ int first_tile(const k_stream &s) {
@@ -146,9 +145,8 @@ template <int KIND, int WARPS> static __device__ __forceinline__ bool has_unit(c
         c.tiles = c.mine ? tiles * s.parts : 0;
         c.at = c.i_tile = 0;
         c.second = s.second;
-        c.is_8 = KIND == W48 && in.u.linear.w.bits == 8;
-        c.p = s.values + (int64_t)first * s.tile_bytes + u0 * unit_of<KIND>(c);
-        c.next_tiles = s.pair_bytes - c.mine * unit_of<KIND>(c);
+        c.p = s.values + (int64_t)first * s.tile_bytes + u0 * unit_of<KIND>(in);
+        c.next_tiles = s.pair_bytes - c.mine * unit_of<KIND>(in);
         if (c.tiles == 0) continue;
         if (s.norm && lane < c.mine * 2) prefetch_line(s.norm + u0 * 64 + lane * 32);
         if (is_plain<KIND>()) point_plain(in, c, u0);
@@ -200,10 +198,9 @@ struct ring_state {
     uint32_t phases;
 };
 
-// Units of one or two tiles: one lane asks for all, or every lane for pieces of 16 bytes.
-template <int KIND> static __device__ __forceinline__ void copy_pair(const ring_state &r, unsigned char *place, int bytes, bool two) {
+// Units of one or two tiles: one lane asks for all, or every lane for pieces of 16 bytes. to_second: from the first tile's units to the second's in the place.
+static __device__ __forceinline__ void copy_pair(const ring_state &r, unsigned char *place, int bytes, bool two, int to_second) {
     const cursor &c = r.c;
-    int to_second = chunk_of<KIND>(c) * unit_of<KIND>(c);
 #ifdef ONE_BULK
     if (threadIdx.x % 32) return;
     uint32_t barrier = r.arrived + r.put * 8, to = (uint32_t)__cvta_generic_to_shared(place);
@@ -229,17 +226,17 @@ static __device__ __forceinline__ void copy_rows(const cursor &c, unsigned char 
 // Begins to copy the cursor's units, of two tiles or of the last one alone, and moves on.
 template <int KIND, int WARPS> static __device__ __forceinline__ void fetch(ring_state &r, const shared_head *head) {
     cursor &c = r.c;
+    const k_instr &in = head->slots[(c.next - 1) % SLOTS];
     unsigned char *place = r.places + r.put * place_bytes<KIND>();
-    int n = c.mine - c.at < chunk_of<KIND>(c) ? c.mine - c.at : chunk_of<KIND>(c);
+    int n = c.mine - c.at < chunk_of<KIND>(in) ? c.mine - c.at : chunk_of<KIND>(in);
     if (KIND == W4E && c.left < n) n = c.left;
     if (is_plain<KIND>()) copy_rows(c, place);
-    else copy_pair<KIND>(r, place, n * unit_of<KIND>(c), c.tiles > 1);
+    else copy_pair(r, place, n * unit_of<KIND>(in), c.tiles > 1, chunk_of<KIND>(in) * unit_of<KIND>(in));
     if (!is_bulk<KIND>()) copy_commit();
     r.put = r.put + 1 == r.depth ? 0 : r.put + 1;
     r.under_way++;
-    c.p += is_plain<KIND>() ? 128 : n * unit_of<KIND>(c);
+    c.p += is_plain<KIND>() ? 128 : n * unit_of<KIND>(in);
     c.at += n;
-    const k_instr &in = head->slots[(c.next - 1) % SLOTS];
     int u0 = (int)(threadIdx.x / 32) * in.stream.units / WARPS;
     if (c.at < c.mine) {
         if (KIND == W4E && (c.left -= n) == 0) point_expert(in, head, c, u0 + c.at);
