@@ -284,7 +284,7 @@ enum { N_CASES = sizeof cases / sizeof *cases };
 
 /* Two states, so that an offset forgotten shows; the op uses the second. */
 static void open_case(struct ops_bench *b, const struct recur_case *k, int32_t n_threads) {
-    struct kv_layout layout = {.n_states = 2, .n_slots = 4, .states = {{7}, {k->state}}};
+    struct kv_layout layout = {.n_states = 2, .n_slots = 4, .states = {{.elements = 7}, {.elements = k->state}}};
     struct err err;
     bench_open(b, n_threads);
     CHECK_OK(cpu_backend.kv_open(b->be, &layout, &err), err);

@@ -267,7 +267,7 @@ static void check_program(const char *name, struct tensor (*make)(struct made *)
                                         .n_states = 2,
                                         .n_slots = 2,
                                         .classes = {{.n_layers = 1, .heads = 2, .k_width = 16, .v_width = 16, .n_blocks = 9}},
-                                        .states = {{3 * 64}, {2 * 16 * 8}},
+                                        .states = {{.elements = 3 * 64}, {.elements = 2 * 16 * 8}},
                                         .max_context = 512};
     struct arena a = {0};
     struct made *m = arena_new(&a, struct made, 1);
