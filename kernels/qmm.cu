@@ -1,4 +1,4 @@
-// Products of 9 to 64 rows with a quantised or bf16 weight: batches of decode rows. For sm_80 and later.
+// Products of up to 64 rows with a quantised, bf16 or f16 weight: batches of decode rows. For sm_80 and later.
 //
 // A block takes 128 rows of the weight, four warps of 32, and a part of k; x comes in steps of 64 through four stages of shared memory, the
 // codes straight to registers, one step ahead. Codes become bf16 weights q * s + b in registers (two operations for two weights) and meet

@@ -364,6 +364,17 @@ static void add_products(struct maker *m) {
         NAME("linear ragged %lld x %lld, %d rows", (long long)k.out, (long long)k.in, ragged[i].rows);
         add(m, k);
     }
+    static const struct format wide[] = {
+        {QUANT_NONE, DT_BF16, 0, 0}, {QUANT_NONE, DT_F16, 0, 0}, {QUANT_AFFINE, DT_BF16, 4, 64}, {QUANT_AFFINE, DT_BF16, 8, 64}};
+    for (size_t f = 0; f < sizeof wide / sizeof *wide;
+         f++) { /* eight rows of x that do not fit the shared memory of a decode step's kernel */
+        CASE(.build = build_linear, .format = wide[f], .out = 48, .in = 16384, .n_steps = 1);
+        char name[32];
+        k.steps[0].rows[0] = 8;
+        format_name(&wide[f], name);
+        NAME("linear wide %s %s", name, dtype_name(wide[f].dtype));
+        add(m, k);
+    }
     static const int32_t gate_rows[] = {1, 8, 20, 64, 80, 300};
     for (int f = 0; f < 3; f++)
         for (size_t r = 0; r < 6; r++) {

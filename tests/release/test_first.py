@@ -57,7 +57,7 @@ def pack(program, path):
 def make_root(program, work):
     """The root folder, and the folder of the archive in it."""
     root = os.path.join(work, "root")
-    for folder in ("opt", "root", "tmp", "proc", "etc"):
+    for folder in ("opt", "home", "tmp", "proc", "etc"):
         os.makedirs(os.path.join(root, folder))
     found = glob.glob(os.path.join(ROOT, f"dist/mlxcel-linux-{platform.machine()}*.tar.gz"))
     archive = found[0] if found else os.path.join(work, "mlxcel.tar.gz")
@@ -85,8 +85,8 @@ class Place:
 
     def __init__(self, root, top, hub, port):
         self.enter = ["chroot", root] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "chroot", root]
-        self.top, self.root = "/" + os.path.relpath(top, root), root
-        self.env = {"HOME": "/root", "PATH": os.environ["PATH"], "HF_ENDPOINT": hub.url, "MLXCEL_PORT": str(port), "MLXCEL_MAX_TOKENS": "60"}
+        self.top, self.root, self.home = "/" + os.path.relpath(top, root), root, os.path.join(root, "home")
+        self.env = {"HOME": "/home", "PATH": os.environ["PATH"], "HF_ENDPOINT": hub.url, "MLXCEL_PORT": str(port), "MLXCEL_MAX_TOKENS": "60"}
 
     def command(self, line):
         words = shlex.split(line)
@@ -133,7 +133,7 @@ def main():
         check(r.returncode == 0 and len(r.stdout.split()) > 20, f"{commands[0]}: {r.returncode} {r.stdout!r} {r.stderr!r}")
         check(not hub.log, f"without a download: {hub.log}")
         r = place.run(commands[1], "Hi\n")
-        check(r.returncode == 0 and os.path.exists(f"{root}/root/.cache/mlxcel/models/{MODEL}/config.json"), f"{commands[1]}: {r.returncode} {r.stderr!r}")
+        check(r.returncode == 0 and os.path.exists(os.path.join(place.home, ".cache/mlxcel/models", MODEL, "config.json")), f"{commands[1]}: {r.returncode} {r.stderr!r}")
         check_serve(place, commands[2], port)
     hub.close()
     finish()

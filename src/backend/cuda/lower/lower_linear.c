@@ -57,8 +57,9 @@ static int fast_bits(const struct weight *w) {
 
 bool qmv_fits(const struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
-    return c->gpu->functions[KERNEL_qmv_4_64] && cuda_may_round(c, op) && op->in[0].rows <= QMV_ROWS && fast_bits(w) && w->in % 32 == 0 &&
-           w->out >= 16;
+    bool is_f16 = w->format.mode == QUANT_NONE && w->format.dtype == DT_F16; /* qmm makes bf16 of it */
+    return c->gpu->functions[KERNEL_qmv_4_64] && cuda_may_round(c, op) && op->in[0].rows <= QMV_ROWS && fast_bits(w) && !is_f16 &&
+           w->in % 32 == 0 && w->out >= 16;
 }
 
 static enum kernel_id qmv_kernel(const struct weight *w) {
