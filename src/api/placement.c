@@ -229,8 +229,9 @@ int placement_choose(struct session *s, const struct tensor_store *store, uint64
     struct os_memory host;
     s->placement = (struct placement){.weights = {0, total}, .all = total};
     TRY(check_device(s, err));
+    /* a quarter: codes of 2 bits take 4 in a GPU's tiles */
     bool is_easy =
-        !counts && !is_asked_for(o) && o->context == 0 && total <= p.available[SIDE_CARD] / 2 && p.available[SIDE_CARD] > EASY_BYTES;
+        !counts && !is_asked_for(o) && o->context == 0 && total <= p.available[SIDE_CARD] / 4 && p.available[SIDE_CARD] > EASY_BYTES;
     if (!s->device->shares || p.available[SIDE_CARD] == 0 || is_easy || (o->force && !is_asked_for(o))) return ERR_OK;
     os_memory(&host);
     p.available[SIDE_HOST] = host.available;
