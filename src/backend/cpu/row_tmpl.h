@@ -163,23 +163,35 @@ static int64_t count(const float *x, int64_t n) {
 /* Of a group many one by one without a jump, fewer by their bits. */
 enum { MANY = 12 };
 
-static int64_t list(const float *x, int64_t n, const float *peaks, float bar, int32_t *places, float *out) {
-    int64_t found = 0;
-    for (int64_t first = 0; first < n; first += ROW_GROUP) {
-        if (peaks[first / ROW_GROUP] < bar) continue;
-        bool is_whole = first + ROW_GROUP <= n;
-        uint32_t word = is_whole ? above_group(x + first, bar) : 0;
-        if (is_whole && bits_count(word) <= MANY) {
-            for (; word; word &= word - 1, found++) {
-                places[found] = (int32_t)first + bits_first(word);
-                out[found] = x[places[found]];
-            }
-            continue;
+static int64_t list_group(const float *x, int64_t n, int64_t first, float bar, int64_t found, int32_t *places, float *out) {
+    bool is_whole = first + ROW_GROUP <= n;
+    uint32_t word = is_whole ? above_group(x + first, bar) : 0;
+    if (is_whole && bits_count(word) <= MANY) {
+        for (; word; word &= word - 1, found++) {
+            places[found] = (int32_t)first + bits_first(word);
+            out[found] = x[places[found]];
         }
-        for (int64_t i = first; i < n && i < first + ROW_GROUP; i++) {
-            places[found] = (int32_t)i;
-            out[found] = x[i];
-            found += x[i] >= bar;
+        return found;
+    }
+    for (int64_t i = first; i < n && i < first + ROW_GROUP; i++) {
+        places[found] = (int32_t)i;
+        out[found] = x[i];
+        found += x[i] >= bar;
+    }
+    return found;
+}
+
+/* Groups by their peaks, as many at a time as a group has numbers. */
+static int64_t list(const float *x, int64_t n, const float *peaks, float bar, int32_t *places, float *out) {
+    int64_t found = 0, n_groups = row_groups(n);
+    float room[ROW_GROUP];
+    for (int64_t g = 0; g < n_groups; g += ROW_GROUP) {
+        bool is_whole = g + ROW_GROUP <= n_groups;
+        if (!is_whole) fill_group(room, peaks + g, n_groups - g, -INFINITY);
+        uint32_t word = above_group(is_whole ? peaks + g : room, bar);
+        for (; word; word &= word - 1) {
+            int64_t first = (g + bits_first(word)) * ROW_GROUP;
+            if (first < n) found = list_group(x, n, first, bar, found, places, out);
         }
     }
     return found;
