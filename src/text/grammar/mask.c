@@ -277,9 +277,9 @@ static const struct mask *cached_mask(struct gram_machine *m, uint32_t state) {
             c->capacity = c->capacity ? 2 * c->capacity : 64;
             c->masks = mem_realloc(c->masks, c->capacity * sizeof *c->masks);
         }
-        struct mask made;
-        compute_mask(m, state, &made);
-        c->masks[c->n] = made;
+        struct mask mask;
+        compute_mask(m, state, &mask);
+        c->masks[c->n] = mask;
         m->info[state].mask = ++c->n;
     }
     return &c->masks[m->info[state].mask - 1];

@@ -404,7 +404,7 @@ static uint32_t name_closed(struct gram_machine *m, struct name_walk *w, struct 
     for (uint32_t i = 0; i < w->n_closed; i++)
         if (w->closed[i].key == key && w->closed[i].label == label) return w->closed[i].state;
     gram_name_end(m, &w->p, (struct name_place){at.n, at.state, WORD_NONE}, w->n->up);
-    uint32_t state = machine_made_state(m);
+    uint32_t state = machine_emitted_state(m);
     if (w->n_closed < MAX_CLOSED) {
         w->closed[w->n_closed].key = key;
         w->closed[w->n_closed].label = label;
