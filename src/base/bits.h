@@ -12,4 +12,9 @@ static inline int bits_first(uint32_t word) {
     return __builtin_ctz(word);
 }
 
+/* Memory that will be changed soon: the processor may fetch it meanwhile. */
+static inline void bits_ask(void *at) {
+    __builtin_prefetch(at, 1);
+}
+
 #endif

@@ -48,26 +48,37 @@ int32_t candidates_first(const struct candidates *c) {
 
 /* ---- masks ------------------------------------------------------------------------------------------------------------- */
 
-/* Both masks as one; how many tokens it allows. */
-static int32_t join_masks(uint32_t *out, const uint32_t *mask, const uint32_t *allowed, int32_t n) {
-    int32_t n_words = (n + 31) / 32, count = 0;
-    for (int32_t i = 0; i < n_words; i++) out[i] = (mask ? mask[i] : UINT32_MAX) & (allowed ? allowed[i] : UINT32_MAX);
-    if (n % 32) out[n_words - 1] &= (UINT32_C(1) << n % 32) - 1;
-    for (int32_t i = 0; i < n_words; i++) count += bits_count(out[i]);
-    return count;
+/* Both masks as one. */
+static const uint32_t *join_masks(uint32_t *out, const uint32_t *mask, const uint32_t *allowed, int32_t n) {
+    if (!mask || !allowed) return mask ? mask : allowed;
+    for (int32_t i = 0; i < (n + 31) / 32; i++) out[i] = mask[i] & allowed[i];
+    return out;
+}
+
+/* The bits of a word that stand for tokens. */
+static uint32_t mask_word(const uint32_t *bits, int32_t i, int32_t n) {
+    return n - 32 * i < 32 ? bits[i] & ((UINT32_C(1) << (n - 32 * i)) - 1) : bits[i];
+}
+
+/* More than so many tokens are allowed; the rest is not counted. */
+static bool allows_more(const uint32_t *bits, int32_t n, int32_t than) {
+    int32_t count = 0;
+    for (int32_t i = 0; i < (n + 31) / 32 && count <= than; i++) count += bits_count(mask_word(bits, i, n));
+    return count > than;
 }
 
 void candidates_masked(struct candidates *c, const float *x, const uint32_t *mask, const uint32_t *allowed) {
     struct sampler_work *w = c->w;
     int32_t n = 0;
     *c = (struct candidates){.w = w, .x = x, .n = w->vocab, .least = -INFINITY};
-    if (join_masks(w->bits, mask, allowed, c->n) > c->n / SPARSE) {
-        c->best = w->k->mask(x, w->bits, c->n, w->x, w->peaks);
+    const uint32_t *bits = join_masks(w->bits, mask, allowed, c->n);
+    if (allows_more(bits, c->n, c->n / SPARSE)) {
+        c->best = w->k->mask(x, bits, c->n, w->x, w->peaks);
         c->x = w->x;
         return;
     }
     for (int32_t i = 0; i < (c->n + 31) / 32; i++)
-        for (uint32_t word = w->bits[i]; word; word &= word - 1) w->list[n++] = 32 * i + bits_first(word);
+        for (uint32_t word = mask_word(bits, i, c->n); word; word &= word - 1) w->list[n++] = 32 * i + bits_first(word);
     for (int32_t i = 0; i < n; i++) w->list_x[i] = x[w->list[i]];
     candidates_keep(c, n);
 }
@@ -87,11 +98,20 @@ static double weigh(const struct candidates *c, double *moment) {
                                            .moment = moment});
 }
 
+static float scale_of(double temperature) {
+    return temperature > 1e-30 ? (float)(1 / temperature) : 1e30f;
+}
+
+void candidates_scale(struct candidates *c, double temperature) {
+    if (c->scale == scale_of(temperature)) return;
+    c->scale = scale_of(temperature);
+    c->sum = 0;
+}
+
 double candidates_weigh(struct candidates *c, double temperature) {
-    float scale = temperature > 1e-30 ? (float)(1 / temperature) : 1e30f;
-    if (c->scale == scale) return c->sum;
-    c->scale = scale;
-    return c->sum = weigh(c, NULL);
+    candidates_scale(c, temperature);
+    if (c->sum <= 0) c->sum = weigh(c, NULL); /* the best alone has 1 */
+    return c->sum;
 }
 
 double candidates_mean(struct candidates *c) {

@@ -38,8 +38,8 @@ struct candidates {
     const int32_t *ids; /* [n] ascending; NULL: the places are the tokens */
     int32_t n;
     float best, least;      /* the largest of x, whose peaks the work has; none is below least */
-    float scale;            /* of the sums that the work has; 0: none */
-    double sum;             /* of all p */
+    float scale;            /* of p; 0: none yet */
+    double sum;             /* of all p, and the work has the others; 0: not made yet */
     int32_t gone[GONE_MAX]; /* places whose p is 0, whatever their logit */
     int32_t n_gone;
 };
@@ -50,6 +50,8 @@ void candidates_set(struct candidates *c, const float *x, const int32_t *ids, in
 float *candidates_own(struct candidates *c);
 /* A whole row, less what mask or allowed (each may be NULL) have no bit for. */
 void candidates_masked(struct candidates *c, const float *x, const uint32_t *mask, const uint32_t *allowed);
+/* p is at this temperature from now on; the sums are made when they are asked for. */
+void candidates_scale(struct candidates *c, double temperature);
 /* The sums of p at this temperature; that of all. */
 double candidates_weigh(struct candidates *c, double temperature);
 /* The same at temperature 1; how far below the best the mean logit is, as a number up to 0. */

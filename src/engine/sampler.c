@@ -3,6 +3,7 @@
 #include "engine/sampler.h"
 
 #include "base/arena.h"
+#include "base/bits.h"
 #include "base/fmath.h"
 #include "base/rng.h"
 #include "engine/candidates.h"
@@ -104,27 +105,33 @@ static bool is_new(uint32_t *bits, int32_t token) {
     return is_clear;
 }
 
-/* Tokens of the history, each once. */
+/* Tokens of the history, each once. Their logits lie all over a row, which no near cache holds: all are asked for before the first is needed. */
 static void penalize_seen(struct chain *s) {
     const struct sampler_input *in = s->in;
     uint32_t *seen = s->c.w->seen;
-    int32_t first = s->p->last_n < 0 || s->p->last_n > in->n_history ? 0 : in->n_history - s->p->last_n;
-    for (int32_t i = first; i < in->n_history; i++) {
-        int32_t token = in->history[i];
-        if ((token & PICTURE_TOKEN) || !is_new(seen, token)) continue;
-        float x = s->x[token];
-        save(s, token);
-        s->x[token] = x > 0 ? x / s->p->repetition : x * s->p->repetition;
+    int32_t *list = s->c.w->list, n = 0;
+    for (int32_t i = s->p->last_n < 0 || s->p->last_n > in->n_history ? 0 : in->n_history - s->p->last_n; i < in->n_history; i++) {
+        if (in->history[i] & PICTURE_TOKEN) continue;
+        bits_ask(&s->x[in->history[i]]);
+        list[n] = in->history[i];
+        n += is_new(seen, in->history[i]);
     }
-    for (int32_t i = first; i < in->n_history; i++)
-        if (!(in->history[i] & PICTURE_TOKEN)) seen[in->history[i] / 32] = 0;
+    for (int32_t i = 0; i < n; i++) {
+        float x = s->x[list[i]];
+        seen[list[i] / 32] = 0;
+        save(s, list[i]);
+        s->x[list[i]] = x > 0 ? x / s->p->repetition : x * s->p->repetition;
+    }
 }
 
 /* Tokens of the answer, by how often each stands in it. */
 static void penalize_counted(struct chain *s) {
     const struct sampler_input *in = s->in;
     uint32_t *counts = s->c.w->counts;
-    for (int32_t i = in->n_prompt; i < in->n_history; i++) counts[in->history[i]]++;
+    for (int32_t i = in->n_prompt; i < in->n_history; i++) {
+        bits_ask(&s->x[in->history[i]]);
+        counts[in->history[i]]++;
+    }
     for (int32_t i = in->n_prompt; i < in->n_history; i++) {
         int32_t id = in->history[i];
         if (counts[id] == 0) continue;
@@ -145,6 +152,18 @@ static int32_t match_length(const int32_t *window, int32_t n, int32_t i, int32_t
     return length;
 }
 
+enum { DRY_BLOCK = 16 };
+
+/* Places of a block from `first` on that stand behind the token that came last; most blocks have none. */
+static int32_t list_behind_last(const int32_t *window, int32_t n, int32_t first, int32_t places[DRY_BLOCK]) {
+    int32_t found = 0, any = 0, last = window[n - 1], end = first + DRY_BLOCK < n ? first + DRY_BLOCK : n;
+    for (int32_t i = 0; i < DRY_BLOCK && first + DRY_BLOCK <= n; i++) any |= window[first - 1 + i] == last;
+    if (!any && first + DRY_BLOCK <= n) return 0;
+    for (int32_t i = first; i < end; i++)
+        if (window[i - 1] == last && !(window[i] & PICTURE_TOKEN)) places[found++] = i;
+    return found;
+}
+
 /* "Don't repeat yourself": what would go on with a sequence that stood there before loses by the sequence's length. */
 static void penalize_repetition(struct chain *s) {
     const struct sampler_params *p = s->p;
@@ -152,21 +171,24 @@ static void penalize_repetition(struct chain *s) {
     int32_t n = p->dry_last_n < 0 || p->dry_last_n > in->n_history ? in->n_history : p->dry_last_n, limit = 0;
     const int32_t *window = in->history + (in->n_history - n);
     uint32_t *longest = s->c.w->counts;
+    int32_t places[DRY_BLOCK];
     while (limit < n && limit < DRY_MATCH_MAX && !breaks(in, window[n - 1 - limit])) limit++;
     if (limit < p->dry_allowed) return;
-    for (int32_t i = 1; i < n; i++) {
-        uint32_t length = (uint32_t)match_length(window, n, i, limit);
-        if (!(window[i] & PICTURE_TOKEN) && length > 0 && length > longest[window[i]]) longest[window[i]] = length;
-    }
-    for (int32_t i = 1; i < n; i++) {
-        if ((window[i] & PICTURE_TOKEN) || window[i - 1] != window[n - 1] || longest[window[i]] == 0) continue; /* as long as nothing */
-        int32_t over = (int32_t)longest[window[i]] - p->dry_allowed;
-        if (over >= 0) {
-            save(s, window[i]);
-            s->x[window[i]] -= (float)((double)p->dry_multiplier * m_pow((double)p->dry_base, over));
+    for (int32_t first = 1; first < n; first += DRY_BLOCK)
+        for (int32_t k = list_behind_last(window, n, first, places) - 1; k >= 0; k--) {
+            uint32_t length = (uint32_t)match_length(window, n, places[k], limit), *most = &longest[window[places[k]]];
+            if (length > *most) *most = length;
         }
-        longest[window[i]] = 0;
-    }
+    for (int32_t first = 1; first < n; first += DRY_BLOCK)
+        for (int32_t k = list_behind_last(window, n, first, places) - 1; k >= 0; k--) {
+            int32_t token = window[places[k]], over = (int32_t)longest[token] - p->dry_allowed;
+            if (longest[token] == 0) continue; /* as long as nothing */
+            if (over >= 0) {
+                save(s, token);
+                s->x[token] -= (float)((double)p->dry_multiplier * m_pow((double)p->dry_base, over));
+            }
+            longest[token] = 0;
+        }
 }
 
 /* ---- cuts ---------------------------------------------------------------------------------------------------------- */
@@ -341,7 +363,8 @@ static int32_t draw(struct chain *s, bool *is_drawn) {
     if (s->p->mirostat == 0) run_stages(s, cuts);
     double temperature = temperature_of(s);
     if (temperature <= 0) return candidates_first(&s->c);
-    candidates_weigh(&s->c, temperature);
+    if (s->p->mirostat == 1) candidates_scale(&s->c, temperature); /* looks at the best alone before it cuts */
+    else candidates_weigh(&s->c, temperature);
     if (s->n_gone) candidates_drop(&s->c, s->gone, s->n_gone);
     *is_drawn = true;
     return s->p->mirostat ? draw_mirostat(s, temperature) : pick(s);

@@ -85,8 +85,29 @@ static void fill_group(float *room, const float *x, int64_t n, float with) {
 
 static const float no_fold[ROW_LANES];
 
-INLINE bool is_passed(const struct row_weigh *a, const struct pass pass, int64_t at) {
-    if (!a->peaks || (a->peaks[at / ROW_GROUP] - a->best) * a->scale >= ROW_LEAST) return false;
+/* Floats as whole numbers in the same order. */
+INLINE int32_t order_of(float x) {
+    int32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits ^ (int32_t)((uint32_t)(bits >> 31) >> 1);
+}
+
+/* The first peak, in that order, whose group counts: the others' are e^ROW_LEAST of the best at most. Comparing whole numbers leaves the
+ * units for floats to the exponentials. */
+static int32_t first_that_counts(const struct row_weigh *a) {
+    int32_t low = order_of(-INFINITY), high = order_of(a->best);
+    while (low < high) {
+        int32_t middle = (int32_t)(((int64_t)low + high) >> 1), bits = middle ^ (int32_t)((uint32_t)(middle >> 31) >> 1);
+        float peak;
+        memcpy(&peak, &bits, sizeof peak);
+        if ((peak - a->best) * a->scale >= ROW_LEAST) high = middle;
+        else low = middle + 1;
+    }
+    return low;
+}
+
+INLINE bool is_passed(const struct row_weigh *a, const struct pass pass, int64_t at, int32_t first) {
+    if (!a->peaks || order_of(a->peaks[at / ROW_GROUP]) >= first) return false;
     if (pass.stores) memset(a->p + at, 0, ROW_GROUP * sizeof *a->p);
     if (a->folds) memcpy(a->folds + at / ROW_GROUP * ROW_LANES, no_fold, sizeof no_fold);
     return true;
@@ -111,13 +132,14 @@ INLINE void add_part(const struct row_weigh *a, const struct pass pass, int64_t 
 /* The call is copied, and nothing has the address of the sums: all of them stay in registers. */
 INLINE double weigh_all(const struct row_weigh *call, const struct curve *c, const struct pass pass) {
     const struct row_weigh a = *call;
+    const int32_t first_peak = a.peaks ? first_that_counts(call) : 0;
     struct lanes moment = {0};
     double sum = 0;
     for (int64_t first = 0; first < a.n; first += ROW_SPAN) {
         struct lanes lanes = {0};
         int64_t i = first, last = first + ROW_SPAN < a.n ? first + ROW_SPAN : a.n;
         for (; i + ROW_GROUP <= last; i += ROW_GROUP)
-            if (!is_passed(&a, pass, i))
+            if (!is_passed(&a, pass, i, first_peak))
                 add_part(&a, pass, i, weigh_group(c, a.x + i, pass.stores ? a.p + i : NULL, pass), &lanes, &moment);
         if (i < last) add_part(&a, pass, i, weigh_rest(call, c, i), &lanes, &moment);
         sum += a.spans[first / ROW_SPAN] = lanes_fold(lanes);
@@ -142,10 +164,11 @@ static double weigh(const struct row_weigh *a) {
 
 static void refold(const struct row_weigh *a, const int32_t *groups, int32_t n) {
     const struct curve c = curve_of(a->best, a->scale);
+    const int32_t first_peak = first_that_counts(a);
     for (int32_t i = 0; i < n; i++) {
         int64_t at = (int64_t)groups[i] * ROW_GROUP;
         bool is_whole = at + ROW_GROUP <= a->n;
-        if (is_whole && is_passed(a, (struct pass){0}, at)) continue;
+        if (is_whole && is_passed(a, (struct pass){0}, at, first_peak)) continue;
         struct part part = is_whole ? weigh_group(&c, a->x + at, NULL, (struct pass){true, false, false, true}) : weigh_rest(a, &c, at);
         four_store(a->folds + groups[i] * ROW_LANES, part.fold);
     }
@@ -163,23 +186,35 @@ static int64_t count(const float *x, int64_t n) {
 /* Of a group many one by one without a jump, fewer by their bits. */
 enum { MANY = 12 };
 
-static int64_t list(const float *x, int64_t n, const float *peaks, float bar, int32_t *places, float *out) {
-    int64_t found = 0;
-    for (int64_t first = 0; first < n; first += ROW_GROUP) {
-        if (peaks[first / ROW_GROUP] < bar) continue;
-        bool is_whole = first + ROW_GROUP <= n;
-        uint32_t word = is_whole ? above_group(x + first, bar) : 0;
-        if (is_whole && bits_count(word) <= MANY) {
-            for (; word; word &= word - 1, found++) {
-                places[found] = (int32_t)first + bits_first(word);
-                out[found] = x[places[found]];
-            }
-            continue;
+static int64_t list_group(const float *x, int64_t n, int64_t first, float bar, int64_t found, int32_t *places, float *out) {
+    bool is_whole = first + ROW_GROUP <= n;
+    uint32_t word = is_whole ? above_group(x + first, bar) : 0;
+    if (is_whole && bits_count(word) <= MANY) {
+        for (; word; word &= word - 1, found++) {
+            places[found] = (int32_t)first + bits_first(word);
+            out[found] = x[places[found]];
         }
-        for (int64_t i = first; i < n && i < first + ROW_GROUP; i++) {
-            places[found] = (int32_t)i;
-            out[found] = x[i];
-            found += x[i] >= bar;
+        return found;
+    }
+    for (int64_t i = first; i < n && i < first + ROW_GROUP; i++) {
+        places[found] = (int32_t)i;
+        out[found] = x[i];
+        found += x[i] >= bar;
+    }
+    return found;
+}
+
+/* Groups by their peaks, as many at a time as a group has numbers. */
+static int64_t list(const float *x, int64_t n, const float *peaks, float bar, int32_t *places, float *out) {
+    int64_t found = 0, n_groups = row_groups(n);
+    float room[ROW_GROUP];
+    for (int64_t g = 0; g < n_groups; g += ROW_GROUP) {
+        bool is_whole = g + ROW_GROUP <= n_groups;
+        if (!is_whole) fill_group(room, peaks + g, n_groups - g, -INFINITY);
+        uint32_t word = above_group(is_whole ? peaks + g : room, bar);
+        for (; word; word &= word - 1) {
+            int64_t first = (g + bits_first(word)) * ROW_GROUP;
+            if (first < n) found = list_group(x, n, first, bar, found, places, out);
         }
     }
     return found;
