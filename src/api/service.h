@@ -54,6 +54,7 @@ struct service_info {
     int32_t n_adapters;
     bool drafts; /* requests have drafts, if they do not say otherwise */
     bool has_template;
+    bool takes_pictures;
     const struct output_format *format;       /* how the model writes calls; NULL: its template shows no way */
     const struct output_reasoning *reasoning; /* its markers of reasoning; NULL: the usual ones */
     struct sampler_params sampling; /* what a request begins with: as options and generation_config.json say, else drawn at temperature 1 */

@@ -25,7 +25,7 @@ enum node_kind {
     NODE_RULE,   /* a: state of a rule's automaton */
 };
 
-enum { END_BARE, END_SPACED };                    /* phases of NODE_END: whether white space may follow */
+enum { END_BARE, END_SPACED, END_HOLE };          /* phases of NODE_END: whether white space may follow; a place that masks fill later */
 enum { VALUE_BARE, VALUE_SPACED };                /* of NODE_VALUE: whether it may come first */
 enum { OBJECT_FIRST, OBJECT_AFTER, OBJECT_NEXT }; /* behind the brace, a member, a comma */
 enum { ARRAY_FIRST, ARRAY_AFTER };                /* behind the bracket, an item */
