@@ -155,6 +155,7 @@ class Runner:
             self.running[suite["name"]] = (process, time.monotonic())
             if self.ending:
                 end_group(process)
+            self.changed.notify_all()
         ended = ""
         try:
             output = process.communicate(timeout=self.args.timeout)[0]
@@ -166,6 +167,8 @@ class Runner:
     def end_all(self):
         with self.changed:
             self.ending = True
+            # those that are just being started would outlive this program
+            self.changed.wait_for(lambda: all(process for process, _ in self.running.values()), timeout=10)
             for process, _ in self.running.values():
                 if process:
                     end_group(process)
