@@ -84,12 +84,13 @@ windows: ## cross-build build/windows-x86_64/mlxcel.exe with mingw-w64
 	$(call cmake,windows-x86_64)
 	@python3 tools/check_imports.py build/windows-x86_64/*.exe
 
-test-windows: windows ## the server, the chat, the xla backend, the library and the unit tests of the Windows build under Wine
+test-windows: windows ## the server, the chat, the xla backend, the library, the hub and the unit tests of the Windows build under Wine
 	@tools/setup.sh windows-test
 	@python3 tests/server/test_wine.py build/windows-x86_64
 	@python3 tests/cli/test_chat.py build/windows-x86_64/mlxcel.exe
 	@python3 tests/xla/test_wine.py build/windows-x86_64
 	@python3 tests/library/test_wine.py build/windows-x86_64
+	@python3 tests/hub/test_wine.py build/windows-x86_64
 	@tools/wine.sh build/windows-x86_64/unit_tests.exe
 
 cross: ## cross-build for the other Linux architecture

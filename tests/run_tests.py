@@ -4,7 +4,8 @@
 Each suite ends with "N passed, N failed[, N skipped]"; so does this program. What cannot run here (no test data, no
 Python references, no program) is counted as skipped and said with its reason, never passed over.
 
-Suites run side by side, one for each processor, in the order of the list; those that want the machine alone come last, one by one.
+Suites run side by side, one for each processor, in the order of the list; those that mostly wait run beside them, and those that want the machine
+alone come last, one by one.
 What a suite prints appears in one piece when it ends.
 
 usage: run_tests.py [--build DIR] [--data DIR] [--cost short|medium|long|all] [--jobs N] [--list FILE] [--timeout S] [-v] [SUITE ...]
@@ -26,7 +27,7 @@ SILENCE = 15  # seconds without a line after which one says what is running
 
 
 def read_suites(path):
-    """The rows of the list. Of the words under NEEDS, "alone" and "@NAME" say beside what a suite runs; the others are conditions."""
+    """The rows of the list. Of the words under NEEDS, "alone", "waits" and "@NAME" say beside what a suite runs; the others are conditions."""
     suites = []
     with open(path, encoding="utf-8") as f:
         for number, line in enumerate(f, 1):
@@ -42,7 +43,8 @@ def read_suites(path):
             words = [w for w in suite["needs"].split(",") if w != "-"]
             suite["alone"] = "alone" in words
             suite["holds"] = {w for w in words if w.startswith("@")}
-            suite["needs"] = [w for w in words if w != "alone" and not w.startswith("@")]
+            suite["places"] = 0 if "waits" in words else 1
+            suite["needs"] = [w for w in words if w not in ("alone", "waits") and not w.startswith("@")]
             suites.append(suite)
     return suites
 
@@ -69,7 +71,7 @@ class Runner:
         self.totals = [0, 0, 0]
         self.changed = threading.Condition()  # guards what follows and everything that is printed
         self.running = {}  # suite name -> (process, start)
-        self.held = set()
+        self.held, self.n_taken = set(), 0  # what suites hold; processors that are taken
         self.spoke = time.monotonic()
         self.ending = False
 
@@ -118,12 +120,13 @@ class Runner:
         """Starts the first waiting suite that may run, whenever there is room, until all have ended."""
         with self.changed:
             while waiting or self.running:
-                suite = next((s for s in waiting if not s["holds"] & self.held), None)
-                if suite is None or len(self.running) >= most:
+                suite = next((s for s in waiting if not s["holds"] & self.held and self.n_taken + s["places"] <= most), None)
+                if suite is None:
                     self.changed.wait()
                     continue
                 waiting.remove(suite)
                 self.held |= suite["holds"]
+                self.n_taken += suite["places"]
                 self.running[suite["name"]] = (None, time.monotonic())
                 threading.Thread(target=self.run, args=(suite,), daemon=True).start()
 
@@ -133,6 +136,7 @@ class Runner:
         with self.changed:
             del self.running[suite["name"]]
             self.held -= suite["holds"]
+            self.n_taken -= suite["places"]
             if not self.ending:
                 self.report(suite, output, rc, time.monotonic() - start)
             self.changed.notify_all()
@@ -151,6 +155,7 @@ class Runner:
             self.running[suite["name"]] = (process, time.monotonic())
             if self.ending:
                 end_group(process)
+            self.changed.notify_all()
         ended = ""
         try:
             output = process.communicate(timeout=self.args.timeout)[0]
@@ -162,6 +167,8 @@ class Runner:
     def end_all(self):
         with self.changed:
             self.ending = True
+            # those that are just being started would outlive this program
+            self.changed.wait_for(lambda: all(process for process, _ in self.running.values()), timeout=10)
             for process, _ in self.running.values():
                 if process:
                     end_group(process)

@@ -303,14 +303,15 @@ int store_resolve(struct arena *a, const struct store_options *o, const char *mo
     struct repo_name *repo = arena_new(a, struct repo_name, 1);
     *out_path = *out_name = model;
     bool is_there = os_stat(model, &st, NULL) == ERR_OK;
-    if (is_there && st.is_file) TRY(check_file(model, err));
+    if (is_there && st.is_file) TRY(check_file(os_path(a, str_of(model)), err));
     if (!is_there) TRY(store_expand(a, o, str_of(model), &full, err));
     bool is_name = repo_name_likely(full) || repo_name_is_url(full);
     if (is_there || !is_name) {
         *out_path = *out_name = os_path(a, str_of(model));
         if (is_there) return ERR_OK;
         err_set(err, ERR_ENOTFOUND,
-                "there is no file or folder \"%.200s\", and it is no name of a model; models are called OWNER/NAME, as on the hub", model);
+                "there is no file or folder \"%.200s\", and it is no name of a model; models are called OWNER/NAME, as on the hub",
+                *out_path);
         return suggest(a, o, full, ERR_ENOTFOUND, err);
     }
     model = str_cstr(a, full);

@@ -47,7 +47,9 @@ def cases(folder):
     beside = alone + f"short a - {MEET.format(folder, 'a', 'b')}\nshort b - {MEET.format(folder, 'b', 'a')}\n"
     held = "".join(f"short {n} @thing {HOLD.format(folder)}\n" for n in "xyz")
     return [*CASES, (beside, ["--jobs", "2", "--timeout", "600"], "3 passed, 0 failed", 0, ""), (held, ["--jobs", "3"], "3 passed, 0 failed", 0, ""),
-            (held.replace("@thing", "alone"), ["--jobs", "3"], "3 passed, 0 failed", 0, "")]
+            (held.replace("@thing", "alone"), ["--jobs", "3"], "3 passed, 0 failed", 0, ""),
+            (f"short d waits {MEET.format(folder, 'd', 'e')}\nshort e - {MEET.format(folder, 'e', 'd')}\n", ["--jobs", "1", "--timeout", "600"],
+             "2 passed, 0 failed", 0, "")]
 
 
 def interrupted(folder):

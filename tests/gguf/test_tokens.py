@@ -65,15 +65,20 @@ def write(path, kind, files):
         add(value)
     has_pieces = kind == 'llama'
     texts, types = vocabulary(tokenizer, has_pieces)
+    keys, value_type = gguf.Keys.Tokenizer, gguf.GGUFValueType
+
+    def add_array(key, values, of):  # the writer's own functions ask each value for its type, which takes longer than the rest
+        w.add_key_value(key, values, value_type.ARRAY, of)
+
     w.add_tokenizer_model('llama' if has_pieces else 'gpt2')
     if not has_pieces:
         w.add_tokenizer_pre(kind)
-        w.add_token_merges([m if isinstance(m, str) else ' '.join(m) for m in tokenizer['model']['merges']])
+        add_array(keys.MERGES, [m if isinstance(m, str) else ' '.join(m) for m in tokenizer['model']['merges']], value_type.STRING)
     else:
-        w.add_token_scores(scores(tokenizer, texts))
+        add_array(keys.SCORES, scores(tokenizer, texts), value_type.FLOAT32)
         w.add_add_space_prefix('Prepend' in json.dumps(tokenizer['normalizer']))
-    w.add_token_list(texts)
-    w.add_token_types(types)
+    add_array(keys.LIST, texts, value_type.STRING)
+    add_array(keys.TOKEN_TYPE, types, value_type.INT32)
     post = json.dumps(tokenizer['post_processor'])
     bos = config.get('bos_token') or ''
     bos = bos['content'] if isinstance(bos, dict) else bos
