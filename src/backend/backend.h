@@ -197,7 +197,7 @@ enum precision { PRECISION_AUTO, PRECISION_EXACT, PRECISION_F32, PRECISION_BF16 
 struct backend_options {
     enum precision precision;
     bool no_fuse;    /* run the plain list, for conformance */
-    int32_t kv_bits; /* of a cached number: 8 or 4 on the CPU; 0 or 16: as the precision wants it */
+    int32_t kv_bits; /* of a cached number: 8 or 4 on the CPU, 8 on a GPU; 0 or 16: as the precision wants it */
 };
 
 struct step_paths;
@@ -223,6 +223,8 @@ struct backend_type {
     size_t (*weight_bytes)(const struct backend *be, const struct weight_source *source);
     /* Bytes of a cached number of this class, as kv_open will store it. Absent: a float's. */
     int32_t (*kv_number_bytes)(const struct backend *be, const struct kv_class *k);
+    /* Bytes that kv_open takes beside the cache, for each position of a cached head. Absent: none. */
+    int32_t (*kv_aside_bytes)(const struct backend *be, const struct kv_class *k);
     int (*kv_open)(struct backend *be, const struct kv_layout *layout, struct err *err);
     void (*kv_close)(struct backend *be);
     /* Copy-on-write and snapshots. */
@@ -292,5 +294,9 @@ const struct backend_type *backend_find(struct str name);
 /* A context on a device, which it holds until it is closed. */
 int backend_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err);
 void backend_close(struct backend *be); /* NULL is fine */
+
+enum { KV_PACKED_WIDTH_MAX = 256 };
+/* Whether a cache of 8 or 4 bits can hold this class; the error says why not. */
+int backend_kv_check(int32_t bits, const struct kv_class *k, struct err *err);
 
 #endif

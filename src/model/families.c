@@ -74,6 +74,8 @@ KEYS(kimi_linear_keys, KDA_KEYS);
 KEYS(bailing_hybrid_keys, KDA_KEYS, {"q_lora_rank", NULL}, {"linear_width_else", "head_dim"}, {"full_attention_interval", "layer_group_size"});
 KEYS(recurrent_gemma_keys, {"sliding_window", "attention_window_size"}, {"final_logit_softcapping", "logits_soft_cap"});
 KEYS(bamba_keys, SSM_KEYS, {"full_attn_idxs", "attn_layer_indices"});
+KEYS(zamba2_keys, {"layer_types", "layers_block_type"}, {"ssm_heads", "n_mamba_heads"}, {"ssm_head_dim", "mamba_headdim"}, {"ssm_groups", "mamba_ngroups"},
+     {"ssm_width", "mamba_d_state"}, {"ssm_taps", "mamba_d_conv"}, {"ssm_expand", "mamba_expand"}, {"head_dim", "attention_head_dim"});
 KEYS(distilbert_keys, {"hidden_size", "dim"}, {"intermediate_size", "hidden_dim"}, {"num_hidden_layers", "n_layers"}, {"num_attention_heads", "n_heads"},
      {"hidden_act", "activation"});
 KEYS(electra_keys, {"word_embed_proj_dim", "embedding_size"});
@@ -119,6 +121,11 @@ ROLES(dbrx_roles, {ROLE_MIX_NORM, "@l.norm_attn_norm.norm_1"}, {ROLE_FFN_NORM, "
       {ROLE_EXPERT_UP, "@f.experts.mlp.v1"}, {ROLE_EXPERT_DOWN, "@f.experts.mlp.w2"});
 ROLES(shared_mlp_alone, {ROLE_GATE, "@l.mlp.gate_proj"}, {ROLE_UP, "@l.mlp.up_proj"}, {ROLE_GATE_UP, "@l.shared_mlp.input_linear"},
       {ROLE_DOWN, "@l.shared_mlp.output_linear|@l.mlp.down_proj"});
+
+#define EITHER_MAMBA(name) "@l.mamba." name "|@l.mamba_decoder.mamba." name
+ROLES(zamba2_roles, {ROLE_MIX_NORM, "@l.input_layernorm|@l.mamba_decoder.input_layernorm"}, {ROLE_FFN_NORM, "@l.shared_transformer.pre_ff_layernorm"},
+      {ROLE_MIX_IN, EITHER_MAMBA("in_proj")}, {ROLE_CONV, EITHER_MAMBA("conv1d")}, {ROLE_A_LOG, EITHER_MAMBA("A_log")}, {ROLE_SKIP, EITHER_MAMBA("D")},
+      {ROLE_DT_BIAS, EITHER_MAMBA("dt_bias")}, {ROLE_MIX_OUT_NORM, EITHER_MAMBA("norm")}, {ROLE_MIX_OUT, EITHER_MAMBA("out_proj")});
 
 #define BERT_FFN {ROLE_FFN_NORM, "@l.output.LayerNorm"}, {ROLE_UP, "@l.intermediate.dense"}, {ROLE_DOWN, "@l.output.dense"}
 #define BERT_EMBED {ROLE_EMBED, "embeddings.word_embeddings"}, {ROLE_EMBED_NORM, "embeddings.LayerNorm"}
@@ -327,6 +334,10 @@ const struct family family_table[] = {
      .names = {.attn = "mixer", .ffn = "mixer", .roles = norm_before_either},
      .keys = nemotron_h_keys, .flags = FAM_ONE_HALF},
     {.type = "bamba", .title = "Bamba", .defaults = bamba_class, .pattern = "M F", .names = {.ffn = "feed_forward", .mixer = "mamba"}, .keys = bamba_keys},
+    {.type = "zamba2", .title = "Zamba 2", .defaults = zamba2_class, .pattern = "MMMMMMHMMMMMHMMMMMHMMMMMHMMMMMHMMMMMHMMMMMHMMMMHMMMHMM",
+     .attn = {.inputs = 2, .rope_switch = "use_mem_rope"}, .recur = {.group_norm = true, .time_step_min = true, .norm_eps = 1e-5f, .layer_type = "mamba"},
+     .names = {.attn = "shared_transformer.self_attn", .ffn = "shared_transformer.feed_forward", .roles = zamba2_roles}, .keys = zamba2_keys,
+     .flags = FAM_ONE_HALF, .stream = &shared_stream},
     {.type = "jamba", .title = "Jamba", .defaults = jamba_class, .pattern = "NF", .ffn = FFN_EXPERTS, .attn = {.no_rope = true},
      .names = {.ffn = "feed_forward", .mixer = "mamba"}, .keys = jamba_keys},
     {.type = "lfm2", .title = "LFM2", .defaults = lfm2_class, .pattern = "F K", .recur = {.layer_type = "conv"}, .attn = {.qk_norm = QK_HEAD},

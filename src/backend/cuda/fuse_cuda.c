@@ -22,18 +22,10 @@ static struct k_qkv qkv_args(const struct cuda *c, const struct op *q_rope, cons
         .c = cuda_cache(c, write->arg.kv.kv),
         .v = cuda_view(c, write->in[1]),
         .y = cuda_view(c, q_rope->out[0]),
-        .inv_freq = cuda_vec(r->inv_freq),
-        .step_rope = cuda_step_array(c, c->at.rope),
         .pos = cuda_step_array(c, c->at.pos),
         .rope_pos = cuda_rope_pos(c, r),
         .seq_of = cuda_step_array(c, c->at.seq_of),
-        .kind = (int32_t)r->kind,
-        .first = r->first,
-        .n_rotated = r->n_rotated,
-        .table = r->table,
-        .n_rope_tables = c->n_rope_tables,
-        .rope_width = c->rope_width,
-        .magnitude = r->magnitude,
+        ROPE_FIELDS(c, r),
     };
 }
 
@@ -70,7 +62,8 @@ static void emit_qkv(struct cuda *c, const struct cuda_qkv *g, const struct k_li
         a.k.p = parts->partial + (a.k.p - parts->y.p);
         a.v.p = parts->partial + (a.v.p - parts->y.p);
     }
-    EMIT(c, KERNEL_qkv_rope_write, GRID(ceil_div(a.q.heads + 2 * a.c.heads, 4), a.q.rows, 1), 128, 0, a);
+    EMIT(c, a.c.dtype == K_I8 ? KERNEL_qkv8_rope_write : KERNEL_qkv_rope_write, GRID(ceil_div(a.q.heads + 2 * a.c.heads, 4), a.q.rows, 1),
+         128, 0, a);
 }
 
 /* ---- products whose parts along k are added up by who reads them ------------------------------------------------------ */

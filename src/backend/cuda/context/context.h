@@ -2,7 +2,8 @@
  *
  * (1) Everything that changes from step to step lies in the step block, at addresses that depend on the key alone. (2) Values live in scratch
  * memory planned by plan.h; what an op needs only while it runs lies in op scratch, shared by all ops. (3) Precision exact and f32: every value
- * and the cache in f32. Otherwise values that only matrix products read, and the cache, are bf16, but for what the model asks to be wide. */
+ * and the cache in f32. Otherwise values that only matrix products read, and the cache, are bf16, but for what the model asks to be wide. With base.kv_bits
+ * the whole cache has 8 bits. */
 #ifndef MLXCEL_BACKEND_CUDA_CONTEXT_CONTEXT_H
 #define MLXCEL_BACKEND_CUDA_CONTEXT_CONTEXT_H
 
@@ -29,7 +30,8 @@ struct cuda_weight {
 
 struct cuda_kv_class {
     struct kv_class shape;
-    CUdeviceptr k, v; /* [layers][blocks][heads][K_BLOCK][width] */
+    CUdeviceptr k, v;                   /* [layers][blocks][heads][K_BLOCK][width], or blocks of kernels/kv8.cuh */
+    CUdeviceptr unpacked_k, unpacked_v; /* where cuda_kv_unpacks: of one layer, bf16 [blocks][heads][K_BLOCK][width] */
 };
 
 /* A piece of device memory that was allocated. */
@@ -220,7 +222,12 @@ bool cuda_tiles(const struct cuda *c, const struct weight_source *s);
 int64_t cuda_tile_bytes(const struct format *f, int64_t in);
 
 /* ---- cache (kv.c) ---- */
-bool cuda_kv_is_f32(const struct cuda *c, const struct kv_class *k);
+enum k_dtype cuda_kv_dtype(const struct cuda *c, const struct kv_class *k);
+/* Bytes of one block of one layer, its keys or its values. */
+size_t cuda_kv_block_bytes(const struct cuda *c, const struct kv_class *k, int32_t width);
+/* Whether prompts read a cache of 8 bits as bf16, one layer at a time; bytes of a position of a cached head that this takes. */
+bool cuda_kv_unpacks(const struct cuda *c, const struct kv_class *k);
+int32_t cuda_kv_aside_bytes(const struct backend *be, const struct kv_class *k);
 int32_t cuda_kv_number_bytes(const struct backend *be, const struct kv_class *k);
 int cuda_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err);
 void cuda_kv_close(struct backend *be);

@@ -22,26 +22,21 @@ static struct k_attn attn_args_of(const struct cuda *c, const struct op *op) {
         .seq_of = cuda_step_array(c, c->at.seq_of),
         .seqs = cuda_step_array(c, c->at.seqs),
         .tiles = cuda_step_array(c, c->at.tiles),
-        .scale = t->scale,
-        .softcap = t->softcap,
-        .pos_scale_beta = t->pos_scale_beta,
-        .window = t->window,
-        .chunk = t->chunk,
-        .pos_scale_len = t->pos_scale_len,
-        .pos_scale_first = t->pos_scale_first,
+        ATTN_FIELDS(t),
         .group = op->in[0].heads / c->kv[t->kv.kv_class].shape.heads,
     };
 }
 
 void lower_attn_ref(struct cuda *c, const struct op *op) {
-    static const enum kernel_id by_width[2][4] = {
-        {KERNEL_attn_ref_f32_64, KERNEL_attn_ref_f32_128, KERNEL_attn_ref_f32_256, KERNEL_attn_ref_f32_576},
-        {KERNEL_attn_ref_bf16_64, KERNEL_attn_ref_bf16_128, KERNEL_attn_ref_bf16_256, KERNEL_attn_ref_bf16_576},
+    static const enum kernel_id by_width[][4] = {
+        [K_F32] = {KERNEL_attn_ref_f32_64, KERNEL_attn_ref_f32_128, KERNEL_attn_ref_f32_256, KERNEL_attn_ref_f32_576},
+        [K_BF16] = {KERNEL_attn_ref_bf16_64, KERNEL_attn_ref_bf16_128, KERNEL_attn_ref_bf16_256, KERNEL_attn_ref_bf16_576},
+        [K_I8] = {KERNEL_attn_ref_i8_64, KERNEL_attn_ref_i8_128, KERNEL_attn_ref_i8_256}, /* backend_kv_check: none is wider */
     };
     struct k_attn a = attn_args_of(c, op);
     int32_t width = a.c.k_width > a.y.width ? a.c.k_width : a.y.width;
     int i = width <= 64 ? 0 : width <= 128 ? 1 : width <= 256 ? 2 : 3;
-    EMIT(c, by_width[a.c.dtype == K_F32 ? 0 : 1][i], GRID(a.q.heads, a.q.rows, 1), 256, 0, a);
+    EMIT(c, by_width[a.c.dtype][i], GRID(a.q.heads, a.q.rows, 1), 256, 0, a);
 }
 
 static int32_t pick_keys(const struct op *op) {
@@ -105,13 +100,15 @@ bool attn_fast_fits(const struct cuda *c, const struct op *op) {
     const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
     int32_t d = k->k_width, group = op->in[0].heads / k->heads;
     const struct flash_kernel *flash = flash_of(d);
-    return flash && c->gpu->functions[flash->kernel] && !cuda_kv_is_f32(c, k) && !op->arg.attn.slopes && !op->arg.attn.both_ways &&
-           k->v_width == d && op->out[0].width == d && group <= flash->group && flash_bytes(c, d) <= c->gpu->shared_max;
+    bool has_dtype = cuda_kv_dtype(c, k) == K_BF16 || cuda_kv_unpacks(c, k);
+    return flash && c->gpu->functions[flash->kernel] && has_dtype && !op->arg.attn.slopes && !op->arg.attn.both_ways && k->v_width == d &&
+           op->out[0].width == d && group <= flash->group && flash_bytes(c, d) <= c->gpu->shared_max;
 }
 
-/* The number of runs into which a sequence's positions are cut; each run gets a block. */
-static int32_t count_runs(const struct cuda *c, const struct k_attn *a) {
-    int32_t len = cuda_length_bucket(c->key.max_len), blocks = a->c.heads * c->n_decode;
+/* The number of runs into which a sequence's positions are cut; each run gets a block. blocks: of a row. */
+static int32_t count_runs(const struct cuda *c, const struct k_attn *a, int32_t blocks) {
+    int32_t len = cuda_length_bucket(c->key.max_len);
+    blocks *= c->n_decode;
     if (a->window > 0 && a->window < len) len = a->window;
     int32_t runs = (int32_t)ceil_div(len, RUN_POSITIONS), most = (int32_t)ceil_div(BLOCKS_A_SM * c->gpu->n_sm, blocks);
     if (blocks > COUNTERS - COUNTERS_FIRST) return 1;
@@ -140,7 +137,7 @@ static void emit_decode(struct cuda *c, struct k_attn *a) {
     int d = a->c.k_width, i = 0;
     size_t used = 0;
     while (decoders[i].group < a->group || decoders[i].width != d || decoders[i].len < cuda_length_bucket(c->key.max_len)) i++;
-    a->splits = count_runs(c, a);
+    a->splits = count_runs(c, a, a->c.heads);
     a->counters = c->counters + COUNTERS_FIRST * sizeof(uint32_t);
     if (a->splits > 1)
         a->partial =
@@ -148,6 +145,41 @@ static void emit_decode(struct cuda *c, struct k_attn *a) {
     int32_t tiles = 1 + DECODE_WARPS * (cuda_has_small_shared(c) ? decoders[i].small : decoders[i].slots);
     cuda_emit(c, decoders[i].kernel, GRID(a->splits, a->c.heads, c->n_decode), DECODE_WARPS * 32,
               (unsigned int)(tiles * DECODE_TILE * flash_row_room(d)) * 2, a, sizeof *a);
+}
+
+/* The same over a cache of 8 bits. */
+static void emit_decode8(struct cuda *c, struct k_attn *a) {
+    int d = a->c.k_width;
+    int32_t blocks = a->c.heads * (int32_t)ceil_div(a->group, ATTN8_HEADS);
+    size_t used = 0;
+    a->splits = count_runs(c, a, blocks);
+    a->counters = c->counters + COUNTERS_FIRST * sizeof(uint32_t);
+    if (a->splits > 1)
+        a->partial =
+            cuda_op_scratch(c, &used, (size_t)c->n_decode * (size_t)a->q.heads * (size_t)a->splits * (size_t)attn8_part(d) * sizeof(float));
+    cuda_emit(c,
+              d == 64    ? KERNEL_attn8_64
+              : d == 128 ? KERNEL_attn8_128
+                         : KERNEL_attn8_256,
+              GRID(a->splits, blocks, c->n_decode), ATTN8_WARPS * 32, 0, a, sizeof *a);
+}
+
+/* The blocks of a cache of 8 bits that prompt rows see, as bf16; a then reads those. */
+static void emit_unpack(struct cuda *c, struct k_attn *a, const struct cuda_kv_class *kv) {
+    struct k_kv_unpack u = {.c = a->c,
+                            .k = kv->unpacked_k,
+                            .v = kv->unpacked_v,
+                            .seqs = a->seqs,
+                            .window = a->window,
+                            .chunk = a->chunk,
+                            .first_seq = c->n_decode};
+    int d = a->c.k_width;
+    EMIT(c,
+         d == 64    ? KERNEL_kv8_unpack_64
+         : d == 128 ? KERNEL_kv8_unpack_128
+                    : KERNEL_kv8_unpack_256,
+         GRID(ceil_div(c->key.max_len, K_BLOCK), a->c.heads, c->key.n_seqs - c->n_decode), 128, 0, u);
+    a->c.k = kv->unpacked_k, a->c.v = kv->unpacked_v, a->c.dtype = K_BF16;
 }
 
 static bool is_even(struct k_view v) {
@@ -176,7 +208,10 @@ static bool emit_wflash(struct cuda *c, const struct k_attn *a, const struct kv_
 void lower_attn_fast(struct cuda *c, const struct op *op) {
     struct k_attn a = attn_args_of(c, op);
     int32_t d = a.c.k_width;
-    if (c->n_decode) emit_decode(c, &a);
+    bool is_8 = a.c.dtype == K_I8;
+    if (c->n_decode && is_8) emit_decode8(c, &a);
+    else if (c->n_decode) emit_decode(c, &a);
+    if (c->n_tiles && is_8) emit_unpack(c, &a, &c->kv[op->arg.attn.kv.kv_class]);
     if (c->n_tiles && !emit_wflash(c, &a, &c->kv[op->arg.attn.kv.kv_class].shape))
         EMIT(c, flash_of(d)->kernel, GRID(a.q.heads, c->n_tiles, 1), d == 256 ? 256 : 128, (unsigned int)flash_bytes(c, d), a);
 }
@@ -187,7 +222,7 @@ bool attn_latent_fits(const struct cuda *c, const struct op *op) {
     const struct attn_args *t = &op->arg.attn;
     const struct kv_class *k = &c->layout.classes[t->kv.kv_class];
     bool is_plain = !t->slopes && !t->distances && !t->sinks && !t->both_ways && !(t->softcap > 0);
-    return c->gpu->functions[KERNEL_attn_latent] && !cuda_kv_is_f32(c, k) && k->heads == 1 && k->k_width == LATENT_WIDTH &&
+    return c->gpu->functions[KERNEL_attn_latent] && cuda_kv_dtype(c, k) == K_BF16 && k->heads == 1 && k->k_width == LATENT_WIDTH &&
            k->v_width == 0 && op->out[0].width == LATENT_VALUES && op->n_in == 1 && is_plain && latent_shared_bytes() <= c->gpu->shared_max;
 }
 

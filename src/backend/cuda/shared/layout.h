@@ -121,6 +121,23 @@ KFN int wgemm_shared_bytes(int width) {
 
 /* ---- attention ---- */
 
+/* The cache of 8 bits (kernels/kv8.cuh): bytes of a block of one cached head, codes and scales. */
+KFN int64_t kv8_block_bytes(int64_t width) {
+    return K_BLOCK * (width + 4);
+}
+/* kernels/attn8.cuh: positions that a warp takes at a time, query heads that it takes at most; floats from a part of a head to the next: results, the
+ * largest score, the sum of weights. Of a list or a step: bytes of a block's queries, new key and value, and of the parts behind them. */
+enum { ATTN8_UNIT = 32, ATTN8_HEADS = 8, ATTN8_WARPS = 4 };
+KFN int attn8_part(int width) {
+    return width + 4;
+}
+KFN int attn8_query_bytes(int width) {
+    return ATTN8_HEADS * (2 * width + 4);
+}
+KFN int attn8_item_bytes(int width, int heads, int warps) {
+    return attn8_query_bytes(width) + 2 * width * 4 + heads * warps * attn8_part(width) * 4;
+}
+
 /* kernels/decode.cu: every warp takes 16 positions at a time, through a ring of slots; wide heads have few of them where shared memory is small. */
 enum { DECODE_WARPS = 4, DECODE_TILE = 16, DECODE_SLOTS = 6, DECODE_SHORT_SLOTS = 2, DECODE_WIDE_SLOTS_SMALL = 2 };
 
