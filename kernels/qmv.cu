@@ -6,7 +6,15 @@
 // run of a row's group and the same run of x. Reads the weight once, x from the caches; stopped by memory.
 #include "mma.cuh"
 
-enum { WARPS = 8, TILE = 16, COLUMNS = 8, ONES = 0x3f803f80 };
+enum { WARPS = 8, TILE = 16, COLUMNS = 8, ONES = 0x3f803f80, TWO_TO_126 = 0x7e807e80, FP4 = 5 /* in place of a number of bits */ };
+
+// Where this block's head begins: the first of its rows of a weight that has a matrix for each head, and its part of x. 0 without heads.
+static __device__ __forceinline__ int64_t head_row(const k_linear &a) {
+    return blockIdx.y * a.w.out;
+}
+static __device__ __forceinline__ const bf16 *head_x(const k_linear &a) {
+    return (const bf16 *)a.x.p + blockIdx.y * a.x.head_stride;
+}
 
 // GROUP / 4 elements of x for this lane's column, in pairs as the codes come out of their words; zeros where there is no row.
 template <int BITS, int GROUP> static __device__ __forceinline__ void load_x(const bf16 *x, bool there, uint32_t out[GROUP / 8]) {
@@ -98,6 +106,7 @@ static __device__ __forceinline__ void quant_slab(const k_linear &a, int64_t row
     enum { N = slab<BITS>() / GROUP, WORDS = BITS * GROUP / 128 };
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     int64_t last = a.w.out - 1, r0 = row + g < last ? row + g : last, r1 = row + g + 8 < last ? row + g + 8 : last, end = a.w.in / GROUP, at = k / GROUP;
+    r0 += head_row(a), r1 += head_row(a);
     const unsigned char *v0 = a.w.values + r0 * a.w.values_bytes + (k + t * (GROUP / 4)) * BITS / 8, *v1 = a.w.values + r1 * a.w.values_bytes + (k + t * (GROUP / 4)) * BITS / 8;
     uint32_t lo[N][WORDS] = {{0}}, hi[N][WORDS] = {{0}};
     float s0[N], s1[N], b0[N], b1[N];
@@ -111,7 +120,7 @@ static __device__ __forceinline__ void quant_slab(const k_linear &a, int64_t row
     load_meta<N>(a.w.scales + r1 * a.w.scales_bytes, at, end, a.w.dtype, vector, s1);
     load_meta<N>(a.w.biases + r0 * a.w.biases_bytes, at, end, a.w.dtype, vector, b0);
     load_meta<N>(a.w.biases + r1 * a.w.biases_bytes, at, end, a.w.dtype, vector, b1);
-    const bf16 *x = (const bf16 *)a.x.p + (int64_t)g * a.x.row_stride + k + t * (GROUP / 4);
+    const bf16 *x = head_x(a) + (int64_t)g * a.x.row_stride + k + t * (GROUP / 4);
 #pragma unroll
     for (int i = 0; i < N; i++) {
         uint32_t xv[GROUP / 8];
@@ -125,8 +134,9 @@ static __device__ __forceinline__ void quant_slab(const k_linear &a, int64_t row
 static __device__ __forceinline__ void plain_slab(const k_linear &a, int64_t row, int64_t k, float out[4]) {
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     int64_t last = a.w.out - 1, r0 = row + g < last ? row + g : last, r1 = row + g + 8 < last ? row + g + 8 : last;
+    r0 += head_row(a), r1 += head_row(a);
     const bf16 *w0 = (const bf16 *)(a.w.values + r0 * a.w.values_bytes) + k + t * 8, *w1 = (const bf16 *)(a.w.values + r1 * a.w.values_bytes) + k + t * 8;
-    const bf16 *x = (const bf16 *)a.x.p + (int64_t)g * a.x.row_stride + k + t * 8;
+    const bf16 *x = head_x(a) + (int64_t)g * a.x.row_stride + k + t * 8;
     uint4 lo[8], hi[8];
 #pragma unroll
     for (int i = 0; i < 8; i++) {
@@ -141,6 +151,43 @@ static __device__ __forceinline__ void plain_slab(const k_linear &a, int64_t row
         const uint32_t first[4] = {lo[i].x, hi[i].x, lo[i].y, hi[i].y}, second[4] = {lo[i].z, hi[i].z, lo[i].w, hi[i].w};
         mma_bf16(out, first, v.x, v.y);
         mma_bf16(out, second, v.z, v.w);
+    }
+}
+
+// The same of mxfp4: a number of three bits and a sign is bf16 times 2^-126 when its bits stand at the border of exponent and mantissa.
+static __device__ __forceinline__ uint32_t fp4_pair(uint32_t word, int shift) {
+    uint32_t pair = word >> shift;
+    return fma_bf16x2((pair << 6 & 0x01c001c0u) | (pair << 12 & 0x80008000u), TWO_TO_126, 0);
+}
+static __device__ __forceinline__ float fp4_scale(uint32_t e) {
+    return __uint_as_float(e == 0 ? 0x00400000u : e == 255 ? 0x7fc00000u : e << 23);
+}
+static __device__ __forceinline__ void fp4_slab(const k_linear &a, int64_t row, int64_t k, float out[4]) {
+    enum { N = 8, GROUP = 32 };
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    int64_t last = a.w.out - 1, r0 = row + g < last ? row + g : last, r1 = row + g + 8 < last ? row + g + 8 : last, end = a.w.in / GROUP, at = k / GROUP;
+    r0 += head_row(a), r1 += head_row(a);
+    const unsigned char *v0 = a.w.values + r0 * a.w.values_bytes + (k + t * 8) / 2, *v1 = a.w.values + r1 * a.w.values_bytes + (k + t * 8) / 2;
+    const unsigned char *e0 = a.w.scales + r0 * a.w.scales_bytes + at, *e1 = a.w.scales + r1 * a.w.scales_bytes + at;
+    const bf16 *x = head_x(a) + (int64_t)g * a.x.row_stride + k + t * 8;
+    uint32_t lo[N] = {0}, hi[N] = {0}, s0[N] = {0}, s1[N] = {0};
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (at + i < end) lo[i] = stream4(v0 + i * 16), hi[i] = stream4(v1 + i * 16), s0[i] = e0[i], s1[i] = e1[i];
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        uint32_t xv[4];
+        float sum[4] = {0};
+        load_x<4, GROUP>(x + i * GROUP, g < a.x.rows && at + i < end, xv);
+#pragma unroll
+        for (int m = 0; m < 2; m++) {
+            const uint32_t w[4] = {fp4_pair(lo[i], m * 8), fp4_pair(hi[i], m * 8), fp4_pair(lo[i], m * 8 + 4), fp4_pair(hi[i], m * 8 + 4)};
+            mma_bf16(sum, w, xv[2 * m], xv[2 * m + 1]);
+        }
+        if (at + i < end) {
+            out[0] = fmaf(fp4_scale(s0[i]), sum[0], out[0]), out[1] = fmaf(fp4_scale(s0[i]), sum[1], out[1]);
+            out[2] = fmaf(fp4_scale(s1[i]), sum[2], out[2]), out[3] = fmaf(fp4_scale(s1[i]), sum[3], out[3]);
+        }
     }
 }
 
@@ -166,11 +213,11 @@ static __device__ __forceinline__ void finish(const k_linear &a, const float out
             if (a.bias) up += a.bias[n + a.glu_inner];
             sum = gated(a.act, sum, up);
         }
-        view_store(a.y, column, 0, n, sum);
+        view_store(a.y, column, blockIdx.y, n, sum);
     }
 }
 
-// Grid (tiles of rows). k_splits warps share a tile; with a gate, neighbouring tiles of a block are gate rows and up rows.
+// Grid (tiles of rows, heads). k_splits warps share a tile; with a gate, neighbouring tiles of a block are gate rows and up rows.
 template <int BITS, int GROUP> static __device__ __forceinline__ void product(const k_linear &a) {
     __shared__ float smem[WARPS * TILE * COLUMNS];
     int warp = threadIdx.x / 32, k_warps = a.k_splits, tiles = WARPS / k_warps, tile = warp / k_warps;
@@ -182,7 +229,8 @@ template <int BITS, int GROUP> static __device__ __forceinline__ void product(co
     if (row < a.w.out)
         for (int64_t k = warp % k_warps * slab<BITS>(); k < a.w.in; k += k_warps * slab<BITS>()) {
             if (BITS == 16) plain_slab(a, row, k, out);
-            else quant_slab<BITS == 16 ? 4 : BITS, GROUP>(a, row, k, vector, out);
+            else if (BITS == FP4) fp4_slab(a, row, k, out);
+            else quant_slab<BITS == 16 || BITS == FP4 ? 4 : BITS, GROUP>(a, row, k, vector, out);
         }
     finish(a, out, k_warps, first_row, smem);
 }
@@ -202,3 +250,4 @@ QMV(8, 32, 2)
 QMV(8, 64, 2)
 QMV(8, 128, 2)
 QMV(16, 64, 2)
+extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) qmv_fp4_32(KARGS(k_linear) a) { after_previous(); product<FP4, 32>(a); }

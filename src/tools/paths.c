@@ -67,14 +67,14 @@ static int plan_step(struct backend *be, const struct model *m, struct paths_ste
     return be->type->plan_step(be, &s->paths, err);
 }
 
-static int examine(struct device *plan, const struct config *config, const struct tensor_store *store, enum precision precision,
-                   struct paths_report *out, struct err *err) {
+static int examine(struct device *plan, const struct config *config, const struct tensor_store *store,
+                   const struct backend_options *options, struct paths_report *out, struct err *err) {
     struct arena a = {0};
     struct backend *be = NULL;
     struct model m;
     struct tensor_store inner = *store;
     struct tensor_store bare = {.find = bare_find, .read = bare_read, .format = bare_format, .may_be_unread = true, .user = &inner};
-    int code = backend_open(plan, &(struct backend_options){.precision = precision}, &be, err);
+    int code = backend_open(plan, options, &be, err);
     if (!code) code = model_open(&a, be, config, &bare, NULL, &m, err);
     if (!code) {
         code = open_cache(be, &m.spec, err);
@@ -97,7 +97,8 @@ int paths_examine(const struct session_options *o, struct device *gpu, struct pa
     int code = o->shape ? synth_create(&a, &args, &synth, err) : model_folder_open(o->model, &checkpoint, err);
     if (!code) {
         struct tensor_store store = o->shape ? synth_store(synth) : model_checkpoint_store(&checkpoint);
-        code = examine(plan, o->shape ? synth_config(synth) : &checkpoint.config, &store, (enum precision)o->precision, out, err);
+        struct backend_options options = {.precision = (enum precision)o->precision, .kv_bits = o->kv_bits};
+        code = examine(plan, o->shape ? synth_config(synth) : &checkpoint.config, &store, &options, out, err);
         if (!o->shape) checkpoint_close(&checkpoint);
     }
     device_release(plan);

@@ -28,7 +28,7 @@ static struct tensor build_gate(struct check *c, struct oplist *l, const struct 
 
 static struct tensor build_head_linear(struct check *c, struct oplist *l, const struct check_case *w) {
     struct tensor x = tensor_split_heads(check_input(c, l, w->in * 4, 1), 4);
-    return op_head_linear(l, x, &(struct linear_args){check_weight(c, w->format, 4, w->out, w->in, 2, 0.25f), NULL, 0});
+    return op_head_linear(l, x, &(struct linear_args){check_weight_of_heads(c, w->format, 4, w->out, w->in, 2, 0.25f), NULL, 0});
 }
 
 static struct tensor build_embed(struct check *c, struct oplist *l, const struct check_case *w) {

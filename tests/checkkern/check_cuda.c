@@ -40,35 +40,53 @@ static void fail_if(int code, const struct err *err) {
     exit(1);
 }
 
-static const struct weight *bind(struct check *c, struct format f, int32_t n_experts, int64_t out, int64_t in, const float *x,
-                                 bool vector) {
+/* is_expert: the matrices of several are experts', not heads'. */
+static const struct weight *bind(struct check *c, struct format f, int32_t n_experts, bool is_expert, int64_t out, int64_t in,
+                                 const float *x, bool vector) {
     size_t rows = (size_t)n_experts * (size_t)out;
     struct planes s = {.strides = {quant_values_bytes(&f, in), quant_scales_bytes(&f, in), quant_biases_bytes(&f, in)}};
     for (int p = 0; p < N_PLANES; p++) s.p[p] = arena_alloc(&c->arena, rows * s.strides[p] + 1);
     for (size_t r = 0; r < rows; r++)
         quant_pack(&f, x + r * (size_t)in, in, s.p[0] + r * s.strides[0], s.p[1] + r * s.strides[1], s.p[2] + r * s.strides[2]);
-    struct weight_source source = {
-        .name = "case", .format = f, .n_experts = n_experts, .out = out, .in = in, .is_vector = vector, .read = read_planes, .user = &s};
+    struct weight_source source = {.name = "case",
+                                   .format = f,
+                                   .n_experts = n_experts,
+                                   .out = out,
+                                   .in = in,
+                                   .is_vector = vector,
+                                   .is_expert = is_expert,
+                                   .read = read_planes,
+                                   .user = &s};
     struct err err;
     fail_if(c->be->type->weight_bind(c->be, &source, &c->weights[c->n_weights], &err), &err);
     c->i_weight++;
     return &c->weights[c->n_weights++];
 }
 
-const struct weight *check_weight(struct check *c, struct format f, int32_t n_experts, int64_t out, int64_t in, uint64_t seed,
-                                  float scale) {
+static const struct weight *make_weight(struct check *c, struct format f, int32_t n_experts, bool is_expert, int64_t out, int64_t in,
+                                        uint64_t seed, float scale) {
     if (c->i_weight < c->n_weights) return &c->weights[c->i_weight++];
     int64_t n = n_experts * out * in;
     float *x = arena_new(&c->arena, float, n);
     for (int64_t i = 0; i < n; i++) x[i] = check_value(seed, i) * scale;
-    return bind(c, f, n_experts, out, in, x, false);
+    return bind(c, f, n_experts, is_expert, out, in, x, false);
+}
+
+const struct weight *check_weight(struct check *c, struct format f, int32_t n_experts, int64_t out, int64_t in, uint64_t seed,
+                                  float scale) {
+    return make_weight(c, f, n_experts, n_experts > 1, out, in, seed, scale);
+}
+
+const struct weight *check_weight_of_heads(struct check *c, struct format f, int32_t heads, int64_t out, int64_t in, uint64_t seed,
+                                           float scale) {
+    return make_weight(c, f, heads, false, out, in, seed, scale);
 }
 
 const struct weight *check_vector(struct check *c, int64_t n, uint64_t seed, float scale, float offset) {
     if (c->i_weight < c->n_weights) return &c->weights[c->i_weight++];
     float *x = arena_new(&c->arena, float, n);
     for (int64_t i = 0; i < n; i++) x[i] = check_value(seed, i) * scale + offset;
-    return bind(c, (struct format){.dtype = DT_F32}, 1, 1, n, x, true);
+    return bind(c, (struct format){.dtype = DT_F32}, 1, false, 1, n, x, true);
 }
 
 /* A table of rows by token id; ids are unique for every sequence and position. */

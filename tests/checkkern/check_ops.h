@@ -48,6 +48,8 @@ struct check {
 float check_value(uint64_t seed, int64_t i);
 /* The next weight, [experts, out, in] of the format, from the seed; bound on the first walk and found again on later ones. */
 const struct weight *check_weight(struct check *c, struct format f, int32_t n_experts, int64_t out, int64_t in, uint64_t seed, float scale);
+const struct weight *check_weight_of_heads(struct check *c, struct format f, int32_t heads, int64_t out, int64_t in, uint64_t seed,
+                                           float scale);
 const struct weight *check_vector(struct check *c, int64_t n, uint64_t seed, float scale, float offset);
 /* Input rows [n_rows, 1, width]: other numbers for every position. */
 struct tensor check_input(struct check *c, struct oplist *l, int64_t width, uint64_t seed);

@@ -17,14 +17,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LIMIT = 0.01
 LISTED = ["75"]  # their kernels for prompts and batches do not exist: bf16 products begin with 8.0
 # (checkpoint, step): the share that is known, rounded up to a thousandth
-EXCEPTIONS = {
-    ("Llama-3.1-8B-mxfp4", "1 row"): 0.939,
-    ("Llama-3.1-8B-mxfp4", "a prompt of 2048"): 0.529,
-    ("GLM-4.7-Flash-4bit", "1 row"): 0.065,
-    ("DeepSeek-V2-Lite-4bit", "1 row"): 0.043,
-    ("DeepSeek-V3-4bit", "1 row"): 0.062,
-    ("Kimi-K2-4bit", "1 row"): 0.031,
-}
+EXCEPTIONS = {}
 
 
 def plans(build, folders):

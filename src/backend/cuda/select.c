@@ -61,6 +61,7 @@ const struct select_row cuda_select_rows[] = {
     {OP_LINEAR, "linear_few", few_rows_fit, lower_linear_few, false},
     {OP_LINEAR, "linear_many", cuda_linear_few_fits, lower_linear_few, true},
     {OP_LINEAR, "linear_ref", always, lower_linear_ref, true},
+    {OP_HEAD_LINEAR, "head_qmv", qmv_heads_fit, lower_head_qmv, false},
     {OP_HEAD_LINEAR, "head_gemm", gemm_heads_fit, lower_head_gemm, false},
     {OP_HEAD_LINEAR, "linear_ref", always, lower_linear_ref, true},
     {OP_NORM, "norm", always, lower_norm, false},

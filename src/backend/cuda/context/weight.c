@@ -69,7 +69,8 @@ static int upload_rows(struct cuda *c, const struct weight_source *s, const stru
 
 bool cuda_tiles(const struct cuda *c, const struct weight_source *s) {
     const struct format *f = &s->format;
-    bool fits = s->n_experts == 1 || (tile_bits(f->bits) == 4 && s->out % TILE_ROWS == 0); /* experts' kernels take 4 bits */
+    bool fits =
+        s->n_experts == 1 || (s->is_expert && tile_bits(f->bits) == 4 && s->out % TILE_ROWS == 0); /* experts' kernels take 4 bits */
     return c->gpu->functions[KERNEL_tile_pack] && !c->exact && !s->is_vector && !s->is_router && fits && f->mode == QUANT_AFFINE &&
            f->group >= 32 && f->dtype != DT_F32 && s->in % TILE_UNIT == 0;
 }
@@ -158,13 +159,47 @@ static size_t bytes_of(const struct cuda *c, const struct weight_source *s, int6
     return align256((size_t)cuda_tile_bytes(&s->format, s->in) * ceil_div(n_rows, TILE_ROWS));
 }
 
-size_t cuda_weight_bytes(const struct backend *be, const struct weight_source *source) {
-    return bytes_of((const struct cuda *)be, source, source->n_experts * source->out) + SPARE_BYTES;
+/* ---- matrices of heads in f32, which products round to bf16 anyway ---------------------------------------------------- */
+
+static bool is_narrowed(const struct cuda *c, const struct weight_source *s) {
+    const struct format *f = &s->format;
+    return !c->exact && c->gpu->functions[KERNEL_qmv_16_64] && f->mode == QUANT_NONE && f->dtype == DT_F32 && s->n_experts > 1 &&
+           !s->is_expert && !s->is_vector;
 }
 
-int cuda_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err) {
+static int read_narrowed(void *user, enum weight_plane plane, int64_t row, int64_t n_rows, void *dst, struct err *err) {
+    const struct weight_source *s = user;
+    float *values = mem_try((size_t)s->in * sizeof *values);
+    int code = values ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for a row of %s", s->name);
+    for (int64_t i = 0; i < n_rows && !code; i++) {
+        code = s->read(s->user, plane, row + i, 1, values, err);
+        if (!code) plain_from_f32(DT_BF16, values, s->in, (unsigned char *)dst + (size_t)(i * s->in) * 2);
+    }
+    mem_free(values);
+    return code;
+}
+
+/* The source as it is stored; `of` must outlive it. */
+static struct weight_source stored_source(const struct cuda *c, const struct weight_source *of) {
+    struct weight_source s = *of;
+    if (!is_narrowed(c, of)) return s;
+    s.format.dtype = DT_BF16;
+    s.read = read_narrowed;
+    s.user = (void *)(uintptr_t)of;
+    return s;
+}
+
+size_t cuda_weight_bytes(const struct backend *be, const struct weight_source *source) {
+    const struct cuda *c = (const struct cuda *)be;
+    struct weight_source s = stored_source(c, source);
+    return bytes_of(c, &s, s.n_experts * s.out) + SPARE_BYTES;
+}
+
+int cuda_weight_bind(struct backend *be, const struct weight_source *given, struct weight *out, struct err *err) {
     struct cuda *c = (struct cuda *)be;
     TRY(cuda_use(c, err));
+    struct weight_source stored = stored_source(c, given);
+    const struct weight_source *source = &stored;
     const struct format *f = &source->format;
     int64_t n_rows = source->n_experts * source->out;
     if (f->mode > QUANT_NVFP4)

@@ -107,3 +107,13 @@ struct k_view cuda_bf16_input(struct cuda *c, struct k_view x, int64_t width, si
     EMIT(c, KERNEL_elem_convert, GRID(ceil_div(filled, 256), x.rows, 1), 256, 0, a);
     return to;
 }
+
+struct k_view cuda_bf16_heads(struct cuda *c, struct k_view x, size_t *used) {
+    struct k_view to = x;
+    int64_t row = (int64_t)x.heads * x.width;
+    to.p = cuda_op_scratch(c, used, (size_t)x.rows * (size_t)row * 2);
+    to.dtype = K_BF16, to.head_stride = x.width, to.row_stride = row;
+    struct k_elem a = {.a = x, .y = to};
+    EMIT(c, KERNEL_elem_convert, GRID(ceil_div(row, 256), x.rows, 1), 256, 0, a);
+    return to;
+}

@@ -19,6 +19,8 @@ void cuda_emit(struct cuda *c, enum kernel_id kernel, const unsigned int grid[3]
 CUdeviceptr cuda_op_scratch(struct cuda *c, size_t *used, size_t bytes);
 /* The input as bf16 with rows at multiples of 16 bytes: itself, or a copy in op scratch memory, filled up with zeros to a multiple of 8 elements. */
 struct k_view cuda_bf16_input(struct cuda *c, struct k_view x, int64_t width, size_t *used);
+/* A copy of all heads of the input as bf16, one behind the other. */
+struct k_view cuda_bf16_heads(struct cuda *c, struct k_view x, size_t *used);
 
 /* A tensor map: the copy engine fetches boxes of 64 columns and `box_rows` rows of a bf16 matrix, and swizzles them as the tensor cores of sm_90
  * read them. p is 0 while a program is lowered for its sizes alone; then no map is made. */
@@ -74,6 +76,7 @@ void cuda_lower_parts_norm(struct cuda *c, const struct op *linear, const struct
 bool cuda_linear_few_fits(const struct cuda *c, const struct op *op);
 bool gemm_fits(const struct cuda *c, const struct op *op);
 bool gemm_glu_fits(const struct cuda *c, const struct op *linear, const struct op *glu);
+bool qmv_heads_fit(const struct cuda *c, const struct op *op);
 bool gemm_heads_fit(const struct cuda *c, const struct op *op);
 bool attn_fast_fits(const struct cuda *c, const struct op *op);
 bool attn_latent_fits(const struct cuda *c, const struct op *op);
@@ -88,8 +91,8 @@ cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower
     lower_terms, lower_terms_sum;
 cuda_lower_fn lower_choose;
 bool choose_fits(const struct cuda *c, const struct op *op);
-cuda_lower_fn lower_kv_write, lower_attn_ref, lower_pick, lower_attn_fast, lower_attn_latent, lower_head_gemm, lower_route, lower_experts,
-    lower_experts_ref;
+cuda_lower_fn lower_kv_write, lower_attn_ref, lower_pick, lower_attn_fast, lower_attn_latent, lower_head_qmv, lower_head_gemm, lower_route,
+    lower_experts, lower_experts_ref;
 cuda_lower_fn lower_given, lower_pool_rows, lower_attn_rows, lower_attn_rows_flash;
 bool attn_rows_flash_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning, lower_lru;

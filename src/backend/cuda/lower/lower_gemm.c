@@ -193,19 +193,15 @@ bool gemm_heads_fit(const struct cuda *c, const struct op *op) {
 void lower_head_gemm(struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
     struct k_weight kw = cuda_weight_args(w);
-    struct k_view x = cuda_view(c, op->in[0]), y = cuda_view(c, op->out[0]), dense = x;
     size_t used = 0;
+    struct k_view x = cuda_bf16_heads(c, cuda_view(c, op->in[0]), &used), y = cuda_view(c, op->out[0]);
     int64_t heads = x.heads, in = w->in;
-    dense.p = cuda_op_scratch(c, &used, (size_t)x.rows * (size_t)(heads * in) * 2);
-    dense.dtype = K_BF16, dense.head_stride = in, dense.row_stride = heads * in;
-    struct k_elem convert = {.a = x, .y = dense};
-    EMIT(c, KERNEL_elem_convert, GRID(ceil_div(heads * in, 256), x.rows, 1), 256, 0, convert);
     CUdeviceptr weights = cuda_op_scratch(c, &used, (size_t)(heads * w->out * in) * 2);
     emit_dequant(c, &kw, weights, 0, heads * w->out);
-    struct k_gemm a = {.x = dense.p,
+    struct k_gemm a = {.x = x.p,
                        .w = weights,
                        .y = y.p,
-                       .x_stride = dense.row_stride,
+                       .x_stride = x.row_stride,
                        .w_stride = in,
                        .y_stride = y.row_stride,
                        .m = x.rows,

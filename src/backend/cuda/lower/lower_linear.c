@@ -55,30 +55,53 @@ static int fast_bits(const struct weight *w) {
 
 /* ---- up to eight rows --------------------------------------------------------------------------------------------- */
 
-bool qmv_fits(const struct cuda *c, const struct op *op) {
-    const struct weight *w = op->arg.linear.weight;
+static bool is_mxfp4(const struct weight *w) {
+    return w->format.mode == QUANT_MXFP4;
+}
+
+static bool qmv_takes(const struct cuda *c, const struct weight *w, int32_t rows) {
     bool is_f16 = w->format.mode == QUANT_NONE && w->format.dtype == DT_F16; /* qmm makes bf16 of it */
-    return c->gpu->functions[KERNEL_qmv_4_64] && cuda_may_round(c, op) && op->in[0].rows <= QMV_ROWS && fast_bits(w) && !is_f16 &&
-           w->in % 32 == 0 && w->out >= 16;
+    return c->gpu->functions[KERNEL_qmv_4_64] && rows <= QMV_ROWS && (fast_bits(w) || is_mxfp4(w)) && !is_f16 && w->in % 32 == 0 &&
+           w->out >= 16;
+}
+
+bool qmv_fits(const struct cuda *c, const struct op *op) {
+    return cuda_may_round(c, op) && qmv_takes(c, op->arg.linear.weight, op->in[0].rows);
 }
 
 static enum kernel_id qmv_kernel(const struct weight *w) {
     static const enum kernel_id four[] = {KERNEL_qmv_4_32, KERNEL_qmv_4_64, KERNEL_qmv_4_128},
                                 eight[] = {KERNEL_qmv_8_32, KERNEL_qmv_8_64, KERNEL_qmv_8_128};
     int i = w->format.group == 32 ? 0 : w->format.group == 64 ? 1 : 2, bits = fast_bits(w);
-    return bits == 4 ? four[i] : bits == 8 ? eight[i] : KERNEL_qmv_16_64;
+    return is_mxfp4(w) ? KERNEL_qmv_fp4_32 : bits == 4 ? four[i] : bits == 8 ? eight[i] : KERNEL_qmv_16_64;
 }
 
-static void emit_qmv(struct cuda *c, const struct op *op, struct k_linear *a) {
+/* x is bf16 already. */
+static void emit_qmv_of(struct cuda *c, const struct op *op, struct k_linear *a) {
     const struct weight *w = op->arg.linear.weight;
-    size_t used = 0;
-    a->x = cuda_bf16_input(c, a->x, w->in, &used);
     int slabs = (int)ceil_div(w->in, fast_bits(w) == 8 ? 128 : 256), most = a->glu_inner ? 4 : 8;
     a->k_splits = 1;
     while (a->k_splits < most && a->k_splits * 2 <= slabs) a->k_splits *= 2;
     int tiles = 8 / a->k_splits;
     int64_t n = a->glu_inner ? ceil_div(a->glu_inner, tiles / 2 * 16) : ceil_div(w->out, tiles * 16);
-    cuda_emit(c, qmv_kernel(w), GRID(n, 1, 1), 256, 0, a, sizeof *a);
+    cuda_emit(c, qmv_kernel(w), GRID(n, a->per_head ? a->x.heads : 1, 1), 256, 0, a, sizeof *a);
+}
+
+static void emit_qmv(struct cuda *c, const struct op *op, struct k_linear *a) {
+    size_t used = 0;
+    a->x = cuda_bf16_input(c, a->x, op->arg.linear.weight->in, &used);
+    emit_qmv_of(c, op, a);
+}
+
+bool qmv_heads_fit(const struct cuda *c, const struct op *op) {
+    return !c->exact && !op->arg.linear.bias && op->in[0].heads <= MAX_GRID_Y && qmv_takes(c, op->arg.linear.weight, op->in[0].rows);
+}
+
+void lower_head_qmv(struct cuda *c, const struct op *op) {
+    struct k_linear a = cuda_linear_args(c, op);
+    size_t used = 0;
+    a.x = cuda_bf16_heads(c, a.x, &used);
+    emit_qmv_of(c, op, &a);
 }
 
 void lower_qmv(struct cuda *c, const struct op *op) {
