@@ -103,7 +103,7 @@ def main():
     args = parse()
     args.processes = min(args.processes, args.clients)
     model = server_compare.make_ours(args)
-    measured = 0 if args.defaults else bench(args, model)
+    measured = bench(args, model)
     cases = {name: [] for name in args.cases.split(",")}
     server = start(args, model)
     print(server.info, flush=True)

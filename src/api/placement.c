@@ -14,7 +14,7 @@
 #include "os/os.h"
 
 #define GB 1e-9
-#define EASY_BYTES (UINT64_C(2) << 30) /* of a card on which half is enough for everything but the weights */
+#define EASY_BYTES (UINT64_C(2) << 30) /* of a card whose free memory is enough for a small model and everything else */
 enum { PLAN_TOKENS = 4096, ROWS_LEAST = 256, SMALL_BYTES = 64 << 20, STEP_SHARE = 8 };
 
 /* What is known while a plan is made. */

@@ -200,6 +200,9 @@ struct backend_options {
     int32_t kv_bits; /* of a cached number: 8 or 4 on the CPU, 8 on a GPU; 0 or 16: as the precision wants it */
 };
 
+struct step_paths;
+struct step_times;
+
 struct backend_type {
     const char *name;
     int (*device_open)(const struct device_options *options, struct device **out, struct err *err);
@@ -256,6 +259,12 @@ struct backend_type {
     /* For a device that runs ahead: what was chosen in a step, waiting for it. age 0: the last step that was ended; 1: the one before. Without
      * key.chooses only the tokens are filled. */
     int (*chosen)(struct backend *be, int32_t age, struct step_chosen *out, struct err *err);
+    /* Of a backend that chooses among kernels (paths.h); absent elsewhere. A device like this one that only plans: backends and models are opened on
+     * it as usual, and nothing of the true device is used. Then what the list that was collected since begin() would run on it. */
+    struct device *(*plan_device)(struct device *d);
+    int (*plan_step)(struct backend *be, struct step_paths *out, struct err *err);
+    /* From now on launches are timed one by one and added to `to`, until this is called with NULL. Steps are slower then. */
+    void (*watch_times)(struct backend *be, struct step_times *to);
     /* One line for the start-up message: device, instruction set, threads. */
     void (*describe)(struct backend *be, struct sb *out);
 };

@@ -51,8 +51,8 @@ static int bind_woven(struct loader *l, int32_t layer, struct err *err) {
 static int bind_projections(struct loader *l, int32_t layer, struct err *err) {
     const struct attn_spec *a = &l->spec->layers[layer].attn;
     const struct attn_row *row = &l->spec->family->attn;
-    int64_t hidden = l->spec->hidden, d = a->k_width, q = a->heads * d, k = a->kv_heads * d, v = (int64_t)a->kv_heads * a->v_width,
-            all = q + k + v;
+    int64_t hidden = (int64_t)l->spec->hidden * attn_inputs(l->spec->family), d = a->k_width, q = a->heads * d, k = a->kv_heads * d,
+            v = (int64_t)a->kv_heads * a->v_width, all = q + k + v;
     if (l->spec->layers[layer].borrows_kv) {
         loader_ignore(l, (enum role[]){ROLE_K, ROLE_V, ROLE_K_NORM}, 3, layer);
         return loader_matrix(l, ROLE_Q, layer, q, hidden, err);
@@ -163,6 +163,9 @@ static struct qkv project(const struct pass *p, struct tensor x) {
         if (gate) t.gate = pass_linear(p, x, ROLE_ATTN_GATE);
         if (!borrows) t.k = pass_linear(p, x, ROLE_K), t.v = a->v_is_k ? t.k : pass_linear(p, x, ROLE_V);
     }
+    t.q = pass_low_rank(p, t.q, x, ROLE_LOW_Q_DOWN, ROLE_LOW_Q_UP);
+    t.k = pass_low_rank(p, t.k, x, ROLE_LOW_K_DOWN, ROLE_LOW_K_UP);
+    t.v = pass_low_rank(p, t.v, x, ROLE_LOW_V_DOWN, ROLE_LOW_V_UP);
     t.q = tensor_split_heads(t.q, a->heads);
     if (!borrows) t.k = tensor_split_heads(t.k, a->kv_heads), t.v = tensor_split_heads(t.v, a->kv_heads);
     return t;

@@ -74,6 +74,8 @@ KEYS(kimi_linear_keys, KDA_KEYS);
 KEYS(bailing_hybrid_keys, KDA_KEYS, {"q_lora_rank", NULL}, {"linear_width_else", "head_dim"}, {"full_attention_interval", "layer_group_size"});
 KEYS(recurrent_gemma_keys, {"sliding_window", "attention_window_size"}, {"final_logit_softcapping", "logits_soft_cap"});
 KEYS(bamba_keys, SSM_KEYS, {"full_attn_idxs", "attn_layer_indices"});
+KEYS(zamba2_keys, {"layer_types", "layers_block_type"}, {"ssm_heads", "n_mamba_heads"}, {"ssm_head_dim", "mamba_headdim"}, {"ssm_groups", "mamba_ngroups"},
+     {"ssm_width", "mamba_d_state"}, {"ssm_taps", "mamba_d_conv"}, {"ssm_expand", "mamba_expand"}, {"head_dim", "attention_head_dim"});
 KEYS(distilbert_keys, {"hidden_size", "dim"}, {"intermediate_size", "hidden_dim"}, {"num_hidden_layers", "n_layers"}, {"num_attention_heads", "n_heads"},
      {"hidden_act", "activation"});
 KEYS(electra_keys, {"word_embed_proj_dim", "embedding_size"});
@@ -119,6 +121,11 @@ ROLES(dbrx_roles, {ROLE_MIX_NORM, "@l.norm_attn_norm.norm_1"}, {ROLE_FFN_NORM, "
       {ROLE_EXPERT_UP, "@f.experts.mlp.v1"}, {ROLE_EXPERT_DOWN, "@f.experts.mlp.w2"});
 ROLES(shared_mlp_alone, {ROLE_GATE, "@l.mlp.gate_proj"}, {ROLE_UP, "@l.mlp.up_proj"}, {ROLE_GATE_UP, "@l.shared_mlp.input_linear"},
       {ROLE_DOWN, "@l.shared_mlp.output_linear|@l.mlp.down_proj"});
+
+#define EITHER_MAMBA(name) "@l.mamba." name "|@l.mamba_decoder.mamba." name
+ROLES(zamba2_roles, {ROLE_MIX_NORM, "@l.input_layernorm|@l.mamba_decoder.input_layernorm"}, {ROLE_FFN_NORM, "@l.shared_transformer.pre_ff_layernorm"},
+      {ROLE_MIX_IN, EITHER_MAMBA("in_proj")}, {ROLE_CONV, EITHER_MAMBA("conv1d")}, {ROLE_A_LOG, EITHER_MAMBA("A_log")}, {ROLE_SKIP, EITHER_MAMBA("D")},
+      {ROLE_DT_BIAS, EITHER_MAMBA("dt_bias")}, {ROLE_MIX_OUT_NORM, EITHER_MAMBA("norm")}, {ROLE_MIX_OUT, EITHER_MAMBA("out_proj")});
 
 #define BERT_FFN {ROLE_FFN_NORM, "@l.output.LayerNorm"}, {ROLE_UP, "@l.intermediate.dense"}, {ROLE_DOWN, "@l.output.dense"}
 #define BERT_EMBED {ROLE_EMBED, "embeddings.word_embeddings"}, {ROLE_EMBED_NORM, "embeddings.LayerNorm"}
@@ -327,6 +334,10 @@ const struct family family_table[] = {
      .names = {.attn = "mixer", .ffn = "mixer", .roles = norm_before_either},
      .keys = nemotron_h_keys, .flags = FAM_ONE_HALF},
     {.type = "bamba", .title = "Bamba", .defaults = bamba_class, .pattern = "M F", .names = {.ffn = "feed_forward", .mixer = "mamba"}, .keys = bamba_keys},
+    {.type = "zamba2", .title = "Zamba 2", .defaults = zamba2_class, .pattern = "MMMMMMHMMMMMHMMMMMHMMMMMHMMMMMHMMMMMHMMMMMHMMMMHMMMHMM",
+     .attn = {.inputs = 2, .rope_switch = "use_mem_rope"}, .recur = {.group_norm = true, .time_step_min = true, .norm_eps = 1e-5f, .layer_type = "mamba"},
+     .names = {.attn = "shared_transformer.self_attn", .ffn = "shared_transformer.feed_forward", .roles = zamba2_roles}, .keys = zamba2_keys,
+     .flags = FAM_ONE_HALF, .stream = &shared_stream},
     {.type = "jamba", .title = "Jamba", .defaults = jamba_class, .pattern = "NF", .ffn = FFN_EXPERTS, .attn = {.no_rope = true},
      .names = {.ffn = "feed_forward", .mixer = "mamba"}, .keys = jamba_keys},
     {.type = "lfm2", .title = "LFM2", .defaults = lfm2_class, .pattern = "F K", .recur = {.layer_type = "conv"}, .attn = {.qk_norm = QK_HEAD},
@@ -498,19 +509,140 @@ const struct family *family_find(struct str type, struct err *err) {
     "{\"rope_type\":\"llama3\",\"factor\":" #factor \
     ",\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192}"
 
+#define YARN(factor, more) \
+    "{\"rope_type\":\"yarn\",\"factor\":" #factor ",\"beta_fast\":32.0,\"beta_slow\":1.0,\"original_max_position_embeddings\":4096" more "}"
+
+/* clang-format off */
+#define SHAPE_PARTS(id, ...) static const struct shape_part id[] = {__VA_ARGS__, {NULL, 0, 0, 0}}
+#define TWO_NORMS(hidden) {"input_layernorm", 0, hidden, PART_NORM}, {"post_attention_layernorm", 0, hidden, PART_NORM}
+
+SHAPE_PARTS(gpt_oss_parts, TWO_NORMS(2880),
+      {"self_attn.q_proj", 4096, 2880, PART_BIAS}, {"self_attn.k_proj", 512, 2880, PART_BIAS}, {"self_attn.v_proj", 512, 2880, PART_BIAS},
+      {"self_attn.o_proj", 2880, 4096, PART_BIAS}, {"self_attn.sinks", 0, 64, PART_VECTOR},
+      {"mlp.router", 32, 2880, PART_PLAIN | PART_BIAS},
+      {"mlp.experts.gate_proj", 2880, 2880, PART_EXPERTS | PART_MXFP4 | PART_BIAS},
+      {"mlp.experts.up_proj", 2880, 2880, PART_EXPERTS | PART_MXFP4 | PART_BIAS},
+      {"mlp.experts.down_proj", 2880, 2880, PART_EXPERTS | PART_MXFP4 | PART_BIAS});
+SHAPE_PARTS(glm_air_parts, TWO_NORMS(4096),
+      {"self_attn.q_proj", 12288, 4096, PART_BIAS}, {"self_attn.k_proj", 1024, 4096, PART_BIAS}, {"self_attn.v_proj", 1024, 4096, PART_BIAS},
+      {"self_attn.o_proj", 4096, 12288, 0},
+      {"mlp.gate_proj", 10944, 4096, PART_FIRST}, {"mlp.up_proj", 10944, 4096, PART_FIRST}, {"mlp.down_proj", 4096, 10944, PART_FIRST},
+      {"mlp.gate", 128, 4096, PART_PLAIN | PART_REST}, {"mlp.gate.e_score_correction_bias", 0, 128, PART_VECTOR | PART_REST},
+      {"mlp.switch_mlp.gate_proj", 1408, 4096, PART_EXPERTS | PART_REST}, {"mlp.switch_mlp.up_proj", 1408, 4096, PART_EXPERTS | PART_REST},
+      {"mlp.switch_mlp.down_proj", 4096, 1408, PART_EXPERTS | PART_REST},
+      {"mlp.shared_experts.gate_proj", 1408, 4096, PART_REST}, {"mlp.shared_experts.up_proj", 1408, 4096, PART_REST},
+      {"mlp.shared_experts.down_proj", 4096, 1408, PART_REST});
+SHAPE_PARTS(deepseek_lite_parts, TWO_NORMS(2048),
+      {"self_attn.q_proj", 3072, 2048, 0}, {"self_attn.kv_a_proj_with_mqa", 576, 2048, 0}, {"self_attn.kv_a_layernorm", 0, 512, PART_NORM},
+      {"self_attn.kv_b_proj", 4096, 512, 0}, {"self_attn.o_proj", 2048, 2048, 0},
+      {"mlp.gate_proj", 10944, 2048, PART_FIRST}, {"mlp.up_proj", 10944, 2048, PART_FIRST}, {"mlp.down_proj", 2048, 10944, PART_FIRST},
+      {"mlp.gate", 64, 2048, PART_PLAIN | PART_REST},
+      {"mlp.switch_mlp.gate_proj", 1408, 2048, PART_EXPERTS | PART_REST}, {"mlp.switch_mlp.up_proj", 1408, 2048, PART_EXPERTS | PART_REST},
+      {"mlp.switch_mlp.down_proj", 2048, 1408, PART_EXPERTS | PART_REST},
+      {"mlp.shared_experts.gate_proj", 2816, 2048, PART_REST}, {"mlp.shared_experts.up_proj", 2816, 2048, PART_REST},
+      {"mlp.shared_experts.down_proj", 2048, 2816, PART_REST});
+SHAPE_PARTS(gemma3_parts, TWO_NORMS(2560),
+      {"pre_feedforward_layernorm", 0, 2560, PART_NORM}, {"post_feedforward_layernorm", 0, 2560, PART_NORM},
+      {"self_attn.q_proj", 2048, 2560, 0}, {"self_attn.k_proj", 1024, 2560, 0}, {"self_attn.v_proj", 1024, 2560, 0},
+      {"self_attn.o_proj", 2560, 2048, 0}, {"self_attn.q_norm", 0, 256, PART_NORM}, {"self_attn.k_norm", 0, 256, PART_NORM},
+      {"mlp.gate_proj", 10240, 2560, 0}, {"mlp.up_proj", 10240, 2560, 0}, {"mlp.down_proj", 2560, 10240, 0});
+SHAPE_PARTS(phi3_parts, TWO_NORMS(3072),
+      {"self_attn.qkv_proj", 9216, 3072, 0}, {"self_attn.o_proj", 3072, 3072, 0},
+      {"mlp.gate_up_proj", 16384, 3072, 0}, {"mlp.down_proj", 3072, 8192, 0});
+/* clang-format on */
+
 const struct model_shape model_shapes[] = {
-    {"qwen3-0.6b", "qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 40960, 1e6f, true, true, NULL, {0}},
-    {"qwen3-1.7b", "qwen3", 28, 2048, 6144, 16, 8, 128, 151936, 40960, 1e6f, true, true, NULL, {0}},
-    {"qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 40960, 1e6f, true, true, NULL, {0}},
-    {"qwen3-8b", "qwen3", 36, 4096, 12288, 32, 8, 128, 151936, 40960, 1e6f, false, true, NULL, {0}},
-    {"qwen3-30b-a3b", "qwen3_moe", 48, 2048, 6144, 32, 4, 128, 151936, 40960, 1e6f, false, true, NULL, {128, 8, 768}},
-    {"llama-3.2-1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 131072, 5e5f, true, false, LLAMA3_ROPE(32.0), {0}},
-    {"llama-3.2-3b", "llama", 28, 3072, 8192, 24, 8, 128, 128256, 131072, 5e5f, true, false, LLAMA3_ROPE(32.0), {0}},
-    {"llama-3.1-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 131072, 5e5f, false, false, LLAMA3_ROPE(8.0), {0}},
-    {"llama-2-7b", "llama", 32, 4096, 11008, 32, 32, 128, 32000, 4096, 1e4f, false, false, NULL, {0}},
-    {"smollm2-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, 1e5f, true, false, NULL, {0}},
-    {"tiny", "qwen3", 2, 128, 256, 4, 2, 64, 4096, 512, 1e4f, true, true, NULL, {0}},
-    {"tiny-moe", "qwen3_moe", 2, 128, 256, 4, 2, 64, 4096, 512, 1e4f, true, true, NULL, {8, 2, 64}},
+    {"qwen3-0.6b", "qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 40960, 1e6f, true, true, NULL, {0}, NULL, NULL, 0, false},
+    {"qwen3-1.7b", "qwen3", 28, 2048, 6144, 16, 8, 128, 151936, 40960, 1e6f, true, true, NULL, {0}, NULL, NULL, 0, false},
+    {"qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 40960, 1e6f, true, true, NULL, {0}, NULL, NULL, 0, false},
+    {"qwen3-8b", "qwen3", 36, 4096, 12288, 32, 8, 128, 151936, 40960, 1e6f, false, true, NULL, {0}, NULL, NULL, 0, false},
+    {"qwen3-30b-a3b", "qwen3_moe", 48, 2048, 6144, 32, 4, 128, 151936, 40960, 1e6f, false, true, NULL, {128, 8, 768}, NULL, NULL, 0, false},
+    {"llama-3.2-1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 131072, 5e5f, true, false, LLAMA3_ROPE(32.0), {0}, NULL, NULL, 0, false},
+    {"llama-3.2-3b", "llama", 28, 3072, 8192, 24, 8, 128, 128256, 131072, 5e5f, true, false, LLAMA3_ROPE(32.0), {0}, NULL, NULL, 0, false},
+    {"llama-3.1-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 131072, 5e5f, false, false, LLAMA3_ROPE(8.0), {0}, NULL, NULL, 0, false},
+    {"llama-2-7b", "llama", 32, 4096, 11008, 32, 32, 128, 32000, 4096, 1e4f, false, false, NULL, {0}, NULL, NULL, 0, false},
+    {"smollm2-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, 1e5f, true, false, NULL, {0}, NULL, NULL, 0, false},
+    {.name = "gpt-oss-20b",
+     .type = "gpt_oss",
+     .layers = 24,
+     .hidden = 2880,
+     .inner = 2880,
+     .heads = 64,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .vocab = 201088,
+     .context = 131072,
+     .theta = 150000.0f,
+     .rope_scaling = YARN(32.0, ",\"truncate\":false"),
+     .experts = {32, 4, 2880},
+     .parts = gpt_oss_parts,
+     .config = "\"num_local_experts\": 32, \"sliding_window\": 128, \"swiglu_limit\": 7.0"},
+    {.name = "glm-4.5-air",
+     .type = "glm4_moe",
+     .layers = 46,
+     .hidden = 4096,
+     .inner = 10944,
+     .heads = 96,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .vocab = 151552,
+     .context = 131072,
+     .theta = 1e6f,
+     .experts = {128, 8, 1408},
+     .dense_layers = 1,
+     .parts = glm_air_parts,
+     .config = "\"n_routed_experts\": 128, \"n_shared_experts\": 1, \"first_k_dense_replace\": 1, \"n_group\": 1, \"topk_group\": 1, "
+               "\"routed_scaling_factor\": 1.0, \"partial_rotary_factor\": 0.5, \"attention_bias\": true, \"use_qk_norm\": false"},
+    {.name = "deepseek-v2-lite",
+     .type = "deepseek_v2",
+     .layers = 27,
+     .hidden = 2048,
+     .inner = 10944,
+     .heads = 16,
+     .kv_heads = 16,
+     .head_dim = 128,
+     .vocab = 102400,
+     .context = 163840,
+     .theta = 1e4f,
+     .rope_scaling = YARN(40.0, ",\"mscale\":0.707,\"mscale_all_dim\":0.707"),
+     .experts = {64, 6, 1408},
+     .dense_layers = 1,
+     .parts = deepseek_lite_parts,
+     .config = "\"n_routed_experts\": 64, \"n_shared_experts\": 2, \"first_k_dense_replace\": 1, \"routed_scaling_factor\": 1.0, "
+               "\"topk_method\": \"greedy\", \"scoring_func\": \"softmax\", \"kv_lora_rank\": 512, \"q_lora_rank\": null, "
+               "\"qk_nope_head_dim\": 128, \"qk_rope_head_dim\": 64, \"v_head_dim\": 128"},
+    {.name = "gemma-3-4b",
+     .type = "gemma3_text",
+     .layers = 34,
+     .hidden = 2560,
+     .inner = 10240,
+     .heads = 8,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .vocab = 262208,
+     .context = 131072,
+     .theta = 1e6f,
+     .tied = true,
+     .rope_scaling = "{\"rope_type\":\"linear\",\"factor\":8.0}",
+     .parts = gemma3_parts,
+     .norms_add_one = true,
+     .config = "\"hidden_activation\": \"gelu_pytorch_tanh\", \"sliding_window\": 1024, \"sliding_window_pattern\": 6, "
+               "\"query_pre_attn_scalar\": 256, \"rope_local_base_freq\": 10000.0"},
+    {.name = "phi-3-mini",
+     .type = "phi3",
+     .layers = 32,
+     .hidden = 3072,
+     .inner = 8192,
+     .heads = 32,
+     .kv_heads = 32,
+     .head_dim = 96,
+     .vocab = 32064,
+     .context = 4096,
+     .theta = 1e4f,
+     .parts = phi3_parts,
+     .config = "\"sliding_window\": 2047"},
+    {"tiny", "qwen3", 2, 128, 256, 4, 2, 64, 4096, 512, 1e4f, true, true, NULL, {0}, NULL, NULL, 0, false},
+    {"tiny-moe", "qwen3_moe", 2, 128, 256, 4, 2, 64, 4096, 512, 1e4f, true, true, NULL, {8, 2, 64}, NULL, NULL, 0, false},
 };
 
 const int32_t model_n_shapes = (int32_t)(sizeof model_shapes / sizeof *model_shapes);

@@ -37,14 +37,16 @@ struct attn_row {
     enum rope_kind index_rope; /* of the index that chooses positions; 0: the heads' */
     bool local_rope;           /* sliding layers have a plain table: no scaling, theta from rope_local_base_freq */
     enum window_rule windows;
-    bool chunks_have_rope; /* layers with rope are chunked ones, others full ones, unless layer_types says otherwise */
-    bool full_first;       /* a period of layers begins with the full one */
-    bool begins_full;      /* the first layer is a full one unless config.json says otherwise */
-    int32_t window_kv;     /* sliding layers have so many times the key and value heads; 0: 1 */
-    bool ends_full;        /* the last layer is a full one whatever config.json says */
-    const char *nope;      /* letters of layers without positions, in models that have sliding layers */
-    bool no_rope;          /* no layer has rotary positions */
-    bool rope_if_named;    /* only where position_embedding_type says "rope" */
+    bool chunks_have_rope;   /* layers with rope are chunked ones, others full ones, unless layer_types says otherwise */
+    bool full_first;         /* a period of layers begins with the full one */
+    bool begins_full;        /* the first layer is a full one unless config.json says otherwise */
+    int32_t window_kv;       /* sliding layers have so many times the key and value heads; 0: 1 */
+    bool ends_full;          /* the last layer is a full one whatever config.json says */
+    const char *nope;        /* letters of layers without positions, in models that have sliding layers */
+    bool no_rope;            /* no layer has rotary positions */
+    const char *rope_switch; /* the key that turns rotary positions on; NULL: always on */
+    int32_t inputs;          /* attention reads so many vectors of the stream's width side by side, and its heads are as much wider; 0: 1 */
+    bool rope_if_named;      /* only where position_embedding_type says "rope" */
     enum qk_norm qk_norm;
     const char *qk_switch; /* the key that turns the norm of queries and keys on; NULL: always on */
     bool qk_norm_last;     /* after rope */
@@ -76,7 +78,7 @@ struct recur_row {
     bool group_norm;        /* a state space's result is normed group by group */
     bool norms_before;      /* recurrent layers have norms before their halves, whatever the wiring of the others */
     bool decays_by_channel; /* of a delta rule; its result is gated by a sigmoid */
-    float norm_eps;         /* of a delta rule's result; 0: the model's */
+    float norm_eps;         /* of the norm of the result; 0: the model's */
     bool bare_norms;        /* time steps, B and C of a selective scan are normed without weights */
     bool time_step_min;     /* time steps are no smaller than time_step_min */
     const char *layer_type; /* what layer_types may call a recurrent layer besides "linear_attention" */
@@ -137,7 +139,12 @@ struct family {
     const struct stream *stream;
 };
 
-extern const struct stream lightning_stream, hybrid_stream, per_layer_stream, altup_stream;
+/* How many vectors of the stream's width attention reads. */
+static inline int32_t attn_inputs(const struct family *f) {
+    return f->attn.inputs ? f->attn.inputs : 1;
+}
+
+extern const struct stream lightning_stream, hybrid_stream, per_layer_stream, altup_stream, shared_stream;
 
 extern const struct family family_table[];
 extern const int32_t family_count;

@@ -16,6 +16,10 @@ struct tensor pass_linear_wide(const struct pass *p, struct tensor x, enum role 
     return op_linear(p->l, x, &(struct linear_args){p->w[role].w, p->w[role].bias, 1});
 }
 
+struct tensor pass_low_rank(const struct pass *p, struct tensor y, struct tensor x, enum role down, enum role up) {
+    return p->w[down].w ? op_add(p->l, y, pass_linear(p, pass_linear(p, x, down), up), NULL) : y;
+}
+
 struct tensor pass_mix(const struct pass *p, struct tensor x) {
     return mixer_table[p->layer->mixer]->mix(p, x);
 }

@@ -44,6 +44,8 @@ struct tensor pass_norm(const struct pass *p, struct tensor x, const struct boun
 struct tensor pass_linear(const struct pass *p, struct tensor x, enum role role);
 /* For a product whose rounding the ops behind it magnify (linear_args.wide); others are wide where the whole model is. */
 struct tensor pass_linear_wide(const struct pass *p, struct tensor x, enum role role);
+/* y + up(down(x)), where the layer has these two. */
+struct tensor pass_low_rank(const struct pass *p, struct tensor y, struct tensor x, enum role down, enum role up);
 struct tensor pass_mix(const struct pass *p, struct tensor x);   /* the layer's mixer */
 struct tensor pass_block(const struct pass *p, struct tensor x); /* the usual block */
 struct tensor pass_rope(const struct pass *p, struct tensor x);  /* by the layer's table, if it has one */

@@ -22,6 +22,7 @@ static int letter_of(const struct resolver *r, struct str type, char *out, struc
     else if (str_is(type, "chunked_attention")) *out = 'C';
     else if (str_is(type, "linear_attention") || (r->family->recur.layer_type && str_is(type, r->family->recur.layer_type)))
         *out = letter_among(pattern, "FSCLH-E", false, 0);
+    else if (str_is(type, "hybrid")) *out = letter_among(pattern, "H", true, 0);
     else if (str_is(type, "mlp")) *out = '-';
     else if (str_is(type, "moe")) *out = 'E';
     else *out = 0;
@@ -150,8 +151,8 @@ int resolve_has_rope(const struct resolver *r, int32_t layer, bool *out, struct 
     if (!is_empty) TRY(cfg_list(&r->cfg, "no_rope_layers", r->spec->n_layers, &list, err));
     TRY(cfg_int(&r->cfg, "no_rope_layer_interval", 1, 1 << 20, 0, &interval, err));
     bool has_null = yyjson_is_null(json_get(cfg_get(&r->cfg, "rope_parameters"), "rope_theta"));
-    *out =
-        !row->no_rope && !has_null && (!row->rope_if_named || str_is(cfg_str(&r->cfg, "position_embedding_type", (struct str){0}), "rope"));
+    bool is_on = !row->no_rope && (!row->rope_switch || cfg_bool(&r->cfg, row->rope_switch, false));
+    *out = is_on && !has_null && (!row->rope_if_named || str_is(cfg_str(&r->cfg, "position_embedding_type", (struct str){0}), "rope"));
     if (row->nope && spec_has_windows(r->spec) && strchr(row->nope, r->layers[layer].kind)) *out = false;
     int64_t period;
     bool is_dense = r->layers[layer].ffn != FFN_EXPERTS; /* of the layers before those with experts */

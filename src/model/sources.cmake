@@ -22,6 +22,7 @@ set(MODEL_SOURCES
   src/model/scan.c
   src/model/shortconv.c
   src/model/shapes.c
+  src/model/shared.c
   src/model/spec.c
   src/model/ssd.c
   src/model/unread.c

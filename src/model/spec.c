@@ -201,7 +201,7 @@ static int resolve_window(const struct resolver *r, const struct layer_spec *l, 
 
 static int resolve_score_scale(const struct resolver *r, int32_t layer, struct attn_spec *a, struct err *err) {
     float scalar;
-    TRY(cfg_num(&r->cfg, "query_pre_attn_scalar", a->k_width, &scalar, err));
+    TRY(cfg_num(&r->cfg, "query_pre_attn_scalar", a->k_width / attn_inputs(r->family), &scalar, err));
     if (!(scalar > 0)) return err_set(err, ERR_EFORMAT, "%s: query_pre_attn_scalar must be above 0", r->cfg.file->name);
     double usual = cfg_bool(&r->cfg, "scale_attn_weights", true) ? 1.0 / sqrt((double)scalar) : 1.0;
     if (cfg_bool(&r->cfg, "scale_attn_by_inverse_layer_idx", false)) usual /= layer + 1;
@@ -246,10 +246,11 @@ static int resolve_heads(const struct resolver *r, int32_t layer, struct attn_sp
         TRY(cfg_int(c, "global_head_dim", 1, 4096, a->k_width, &a->k_width, err));
         if (cfg_bool(c, "attention_k_eq_v", false)) TRY(cfg_int(c, "num_global_key_value_heads", 1, 65536, a->kv_heads, &a->kv_heads, err));
     }
-    if (a->k_width == 0 && r->spec->hidden % a->heads)
+    int32_t width = r->spec->hidden * attn_inputs(r->family);
+    if (a->k_width == 0 && width % a->heads)
         return err_set(err, ERR_EFORMAT, "%s: hidden_size %d is no multiple of num_attention_heads %d, and head_dim is missing",
                        c->file->name, r->spec->hidden, a->heads);
-    if (a->k_width == 0) a->k_width = r->spec->hidden / a->heads;
+    if (a->k_width == 0) a->k_width = width / a->heads;
     if (a->heads % a->kv_heads)
         return err_set(err, ERR_EFORMAT, "%s: num_attention_heads %d is no multiple of num_key_value_heads %d", c->file->name, a->heads,
                        a->kv_heads);

@@ -14,7 +14,19 @@
 #include "model/cfg.h"
 
 /* What a layer mixes positions with; mixer.h holds the functions. */
-enum mixer_kind { MIX_ATTENTION, MIX_LATENT, MIX_DELTA, MIX_SSD, MIX_SCAN, MIX_CONV, MIX_LIGHTNING, MIX_LRU, MIX_NONE, N_MIXERS };
+enum mixer_kind {
+    MIX_ATTENTION,
+    MIX_LATENT,
+    MIX_DELTA,
+    MIX_SSD,
+    MIX_SCAN,
+    MIX_CONV,
+    MIX_LIGHTNING,
+    MIX_LRU,
+    MIX_SHARED,
+    MIX_NONE,
+    N_MIXERS
+};
 enum ffn_kind { FFN_GATED, FFN_PLAIN /* up, activation, down */, FFN_EXPERTS, FFN_NONE };
 
 /* How a block wires its norms around mixer and feed-forward. */
@@ -90,6 +102,12 @@ struct latent_spec {
     int32_t index_heads, index_width, index_k; /* attention sees so many positions, which an index of its own chooses; 0: it sees all */
 };
 
+/* Blocks of attention and feed-forward that layers take turns in; each use has small matrices of its own beside the block's. */
+struct shared_spec {
+    int32_t n_blocks, rank;
+    bool has_qkv_ranks; /* beside queries, keys and values too, not the feed-forward alone */
+};
+
 /* A second, narrow embedding of every token, one slice per layer; and experts beside the dense feed-forward. */
 struct per_layer_spec {
     int32_t width, vocab; /* 0: no second embedding */
@@ -117,7 +135,8 @@ struct layer_spec {
     float limit, expert_limit; /* of the gated feed-forward, dense or shared, and of experts (ACT_LIMITED_SWIGLU); 0: none */
     bool is_cut;               /* gates are 0 below mean + cut * deviation */
     float cut;
-    int32_t state; /* first of the layer's recurrent states */
+    int32_t state;       /* first of the layer's recurrent states */
+    int32_t lender, use; /* of a block that layers share: the layer whose weights it has, and how many had such a block before */
 };
 
 struct norm_spec {
@@ -150,7 +169,7 @@ struct recur_spec {
     float dt_min, dt_max;
     float beta_scale, decay_bound; /* delta: struct delta_args */
     bool decays_by_channel;        /* delta: of the keys, else by head; its result is gated by a sigmoid */
-    float out_eps;                 /* delta: of the norm of its result */
+    float out_eps;                 /* of the norm of the result */
     bool bare_norms;               /* a scan: time steps, B and C are normed without weights */
     float bare_eps;                /* and by this eps */
     bool has_norm;                 /* of the result, with its gate before or after; by group or as a whole */
@@ -196,6 +215,7 @@ struct spec {
     struct streams_spec streams;
     struct recur_spec recur;
     struct hybrid_spec hybrid;
+    struct shared_spec shared;
     const struct layer_spec *layers; /* [n_layers] */
     struct rope_spec ropes[ROPE_TABLES_MAX];
     int32_t n_ropes, n_rope_tables; /* tables that depend on the length */

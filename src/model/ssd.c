@@ -43,6 +43,7 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     TRY(resolve_limits(r, s, err));
     s->norm_groups = r->family->recur.group_norm ? s->groups : 1;
     s->norm_gate = cfg_bool(&r->cfg, "ssm_norm_first", false) ? GATE_AFTER : GATE_BEFORE;
+    s->out_eps = r->family->recur.norm_eps > 0 ? r->family->recur.norm_eps : r->spec->norm.eps;
     s->has_norm = cfg_bool(&r->cfg, "ssm_norm", true);
     TRY(recur_conv_resolve(r, layer, conv_channels(s), taps, err));
     return resolve_state(r, (int64_t)s->inner * s->state_width, &state, err);
@@ -64,7 +65,7 @@ static struct tensor gated(const struct pass *p, struct tensor y, struct tensor 
     if (!s->has_norm) return op_glu(p->l, z, y, &(struct act_args){.kind = ACT_SILU, .scale = 1.0f});
     struct norm_args norm = {.weight = p->w[ROLE_MIX_OUT_NORM].w,
                              .kind = NORM_RMS,
-                             .eps = p->m->spec.norm.eps,
+                             .eps = s->out_eps,
                              .per_head = 1,
                              .gate = s->norm_gate,
                              .gate_act = ACT_SILU};

@@ -34,8 +34,11 @@ static struct str expand(const struct loader *l, struct arena *a, enum role role
                          : name.p[1] == 'f' ? or_else(n->ffn, "mlp")
                          : name.p[1] == 'm' ? or_else(n->mixer, "mixer")
                                             : "";
-    return str_fmt(a, "%.*s%.*s.%d%s%s%.*s", STR_ARG(prefix), STR_ARG(l->layers), layer, *module ? "." : "", module,
-                   STR_ARG(str_from(name, 2)));
+    int32_t of = name.p[1] == 's' ? l->spec->layers[layer].lender : layer;
+    struct str rest = str_from(name, 2);
+    size_t at = str_find_char(rest, '%', 0);
+    if (at != STR_NONE) rest = str_fmt(a, "%.*s%d%.*s", (int)at, rest.p, l->spec->layers[layer].use, STR_ARG(str_from(rest, at + 1)));
+    return str_fmt(a, "%.*s%.*s.%d%s%s%.*s", STR_ARG(prefix), STR_ARG(l->layers), of, *module ? "." : "", module, STR_ARG(rest));
 }
 
 struct str loader_path(const struct loader *l, enum role role, int32_t layer) {

@@ -21,9 +21,17 @@ static void describe_layers(const struct family *f, struct sb *out) {
         char letter;
         const char *text;
     } kinds[] = {
-        {'F', "full attention"},      {'S', "sliding attention"},       {'C', "chunked attention"}, {'L', "latent attention"},
-        {'D', "gated delta rule"},    {'M', "state space (SSD)"},       {'N', "selective scan"},    {'K', "short convolution"},
-        {'G', "lightning attention"}, {'U', "gated linear recurrence"},
+        {'F', "full attention"},
+        {'S', "sliding attention"},
+        {'C', "chunked attention"},
+        {'L', "latent attention"},
+        {'D', "gated delta rule"},
+        {'M', "state space (SSD)"},
+        {'N', "selective scan"},
+        {'K', "short convolution"},
+        {'G', "lightning attention"},
+        {'U', "gated linear recurrence"},
+        {'H', "shared attention before a state space"},
     };
     const char *pattern = f->pattern ? f->pattern : "F";
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)

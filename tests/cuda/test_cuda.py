@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """What a GPU must show (`make test-cuda`): conformance of every op row, the golden models in exact and in default precision, depth, real
-models, compute-sanitizer, and the Windows program under Wine. Runs from a build folder alone, so that its programs can be carried to a
+models, sampled texts beside the CPU's, compute-sanitizer, and the Windows program under Wine. Runs from a build folder alone, so that its programs can be carried to a
 machine with a GPU.
 
-usage: test_cuda.py BUILD DATA [--parts check,one,exact,close,kv8,depth,models,sanitize,wine] [--out DIR] [--jobs N] [--only TEXT]
+usage: test_cuda.py BUILD DATA [--parts check,one,exact,close,kv8,depth,models,seeds,sanitize,wine] [--out DIR] [--jobs N] [--only TEXT]
                     [--exe MLXCEL.EXE --bridge FOLDER --prefix FOLDER]
 
-BUILD holds mlxcel, checkkern, cuda_one and golden_tests; DATA holds golden/, tiny/ and models/. BRIDGE and PREFIX are those of test_wine_gpu.sh
+BUILD holds mlxcel, checkkern, cuda_one and golden_tests; DATA holds golden/, golden2/, tiny/ and models/. BRIDGE and PREFIX are those of test_wine_gpu.sh
 (also MLXCEL_WINE_BRIDGE, and WINEPREFIX). What is missing is skipped by name.
 """
 import argparse
@@ -21,7 +21,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PARTS = ["check", "one", "exact", "close", "kv8", "depth", "models", "sanitize", "wine"]
+PARTS = ["check", "one", "exact", "close", "kv8", "depth", "models", "seeds", "sanitize", "wine"]
 KV8 = ["llama", "llama-q4-g64", "llama-hd80", "llama-hd128-gqa8", "llama-q8-g64", "gemma2", "gemma3", "gemma3-q4-g64", "qwen3-q4-g64", "qwen3_moe-q4-g64", "gpt_oss", "mistral"]
 DEPTH = ["llama", "qwen3", "llama-hd128-gqa8", "gemma3", "deepseek_v3", "gpt_oss", "qwen3-q4-g64", "mamba2", "qwen3_5"]
 # one fixture per mixer: attention, sliding attention with sinks, latent attention, conv, scan, ssd, delta, lightning
@@ -73,14 +73,21 @@ def gpu_or_reason(build):
 
 
 def fixtures(data, only):
-    folder = os.path.join(data, "golden")
-    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    return [n for n in names if os.path.exists(os.path.join(folder, n, "golden.safetensors")) and only in n]
+    """The folders of golden/ and golden2/ under DATA that hold a reference, as "golden/NAME"."""
+    found = []
+    for folder in ("golden", "golden2"):
+        names = sorted(os.listdir(os.path.join(data, folder))) if os.path.isdir(os.path.join(data, folder)) else []
+        found += [f"{folder}/{n}" for n in names if os.path.exists(os.path.join(data, folder, n, "golden.safetensors")) and only in n]
+    return found
+
+
+def fixtures_named(a, names):
+    return [n for n in fixtures(a.data, a.only) if os.path.dirname(n) == "golden" and os.path.basename(n) in names]
 
 
 def golden_some(a, names, args, prefix, timeout):
     """One golden_tests for several fixtures: for each its name, the exit code, the output and its own line of it."""
-    folders = {os.path.join(a.data, "golden", name): name for name in names}
+    folders = {os.path.join(a.data, name): name for name in names}
     rc, text = execute([*prefix, os.path.join(a.build, "golden_tests"), "--backend", "cuda", *args, *folders], timeout)
     lines = {line.split()[1]: line for line in text.splitlines() if line.startswith(("FAILED", "skipped", "ok"))}
     return [(name, rc, text, lines.get(folder, last_line(text))) for folder, name in folders.items()]
@@ -158,14 +165,14 @@ def part_close(t, a):
 
 
 def part_kv8(t, a):
-    """The cache of 8 bits, in both precisions, against the exact CPU path with its own cache."""
-    names = [n for n in KV8 if n in fixtures(a.data, a.only)]
+    """The cache of 8 bits, in both precisions, against the exact CPU path with a cache of f32."""
+    names = fixtures_named(a, KV8)
     for precision in ("exact", "auto"):
         golden_many(t, a, f"kv8-{precision}", names, ["--precision", precision, "--close", "--kv-bits", "8"])
 
 
 def part_depth(t, a):
-    names = [n for n in DEPTH if n in fixtures(a.data, a.only)]
+    names = fixtures_named(a, DEPTH)
     for precision in ("exact", "auto"):
         figures = golden_many(t, a, f"depth-{precision}", names, ["--precision", precision, "--depth", "8192"])
         print("  " + "; ".join(re.sub(r".*worst (\S+ sd).*", rf"{n} \1", w) for n, w in figures if w.startswith("ok")))
@@ -186,6 +193,20 @@ def part_models(t, a):
         t.skip("models", f"no models under {a.data}" if found else last_line(text))
 
 
+def part_seeds(t, a):
+    before = (t.passed, t.failed)
+    rc, text = execute([sys.executable, "tests/cuda/test_seeds.py", os.path.join(a.build, "mlxcel")], 300)
+    t.log("seeds.log", text)
+    found = re.search(r"(\d+) passed, (\d+) failed", last_line(text))
+    print("\n".join("  " + line for line in text.splitlines()[:-1][-12:]))
+    if found:
+        t.passed += int(found[1])
+        t.failed += int(found[2])
+    else:
+        t.note(False, "seeds", last_line(text))
+    t.part("seeds", before)
+
+
 def part_sanitize(t, a):
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not os.path.exists(tool):
@@ -195,7 +216,7 @@ def part_sanitize(t, a):
     if "not supported" in text:
         t.skip("sanitize", "compute-sanitizer: " + next(line for line in text.splitlines() if "not supported" in line).strip("= "))
         return
-    names = [n for n in SANITIZE if n in fixtures(a.data, a.only)]
+    names = fixtures_named(a, SANITIZE)
     for tool_name in a.tools.split(","):
         prefix = [tool, "--tool", tool_name, "--error-exitcode", "9", "--print-limit", "3"]
         clean = "RACECHECK SUMMARY: 0 hazards" if tool_name == "racecheck" else "ERROR SUMMARY: 0 errors"

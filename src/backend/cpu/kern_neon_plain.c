@@ -23,6 +23,15 @@ static inline __attribute__((always_inline)) vf v_fma_lane(vf a, vf b, const int
               [f] "+w"(s[5]), [g] "+w"(s[6]), [h] "+w"(s[7])                                                                  \
             : [p] "r"(p), [x0] "w"(x0), [x1] "w"(x1), [x2] "w"(x2), [x3] "w"(x3), "m"(*(const unsigned char(*)[PANEL_FOUR_INPUTS])p))
 
+/* One input with all sixteen rows of the panel. */
+#define INPUT(at, low, high) \
+    do {                     \
+        s = acc;             \
+        TWO(at, low);        \
+        s = acc + 8;         \
+        TWO(at, high);       \
+    } while (0)
+
 enum { PANEL_FOUR_INPUTS = 4 * PANEL_ROWS * (int)sizeof(float) };
 
 static inline __attribute__((always_inline)) void add_block_f32(const unsigned char *p, const float *x, const float *ahead, vf *acc) {
@@ -30,21 +39,10 @@ static inline __attribute__((always_inline)) void add_block_f32(const unsigned c
         vf x0 = v_load(x + i), x1 = v_load(x + PACK_PLAIN_GROUP + i), x2 = v_load(x + 2 * PACK_PLAIN_GROUP + i),
            x3 = v_load(x + 3 * PACK_PLAIN_GROUP + i), w0, w1, *s = acc;
         __builtin_prefetch(ahead + 4 * i); /* eight lines in all: four rows */
-        TWO(0, 0);
-        s = acc + 8;
-        TWO(0, 32);
-        s = acc;
-        TWO(1, 64);
-        s = acc + 8;
-        TWO(1, 96);
-        s = acc;
-        TWO(2, 128);
-        s = acc + 8;
-        TWO(2, 160);
-        s = acc;
-        TWO(3, 192);
-        s = acc + 8;
-        TWO(3, 224);
+        INPUT(0, 0, 32);
+        INPUT(1, 64, 96);
+        INPUT(2, 128, 160);
+        INPUT(3, 192, 224);
     }
 }
 

@@ -48,5 +48,8 @@ const struct backend_type cuda_backend = {
     .choice_begin = cuda_choice_begin,
     .mask_room = cuda_mask_room,
     .chosen = cuda_chosen,
+    .plan_device = cuda_plan_device,
+    .plan_step = cuda_plan_step,
+    .watch_times = cuda_watch_times,
     .describe = cuda_describe,
 };

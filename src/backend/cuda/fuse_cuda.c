@@ -22,18 +22,10 @@ static struct k_qkv qkv_args(const struct cuda *c, const struct op *q_rope, cons
         .c = cuda_cache(c, write->arg.kv.kv),
         .v = cuda_view(c, write->in[1]),
         .y = cuda_view(c, q_rope->out[0]),
-        .inv_freq = cuda_vec(r->inv_freq),
-        .step_rope = cuda_step_array(c, c->at.rope),
         .pos = cuda_step_array(c, c->at.pos),
         .rope_pos = cuda_rope_pos(c, r),
         .seq_of = cuda_step_array(c, c->at.seq_of),
-        .kind = (int32_t)r->kind,
-        .first = r->first,
-        .n_rotated = r->n_rotated,
-        .table = r->table,
-        .n_rope_tables = c->n_rope_tables,
-        .rope_width = c->rope_width,
-        .magnitude = r->magnitude,
+        ROPE_FIELDS(c, r),
     };
 }
 

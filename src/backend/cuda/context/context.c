@@ -14,6 +14,8 @@ void cuda_close(struct backend *be) {
     if (c->gave_up) c->d->cuMemFreeHost((void *)(uintptr_t)c->gave_up);
     for (int i = 0; i < 2; i++)
         if (c->bounced[i]) c->d->cuEventDestroy(c->bounced[i]);
+    for (int32_t i = 0; i < c->n_timers; i++) c->d->cuEventDestroy(c->timers[i]);
+    mem_free(c->timers);
     if (c->stream) c->d->cuStreamDestroy(c->stream);
     mem_free(c->pieces);
     plan_free(&c->plan);

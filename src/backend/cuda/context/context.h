@@ -43,8 +43,9 @@ struct cuda_piece {
 struct launch {
     enum kernel_id kernel;
     unsigned int grid[3], threads, shared_bytes;
-    size_t args; /* offset in program.args */
-    int32_t op;  /* index in the list, for timings and messages */
+    size_t args;  /* offset in program.args */
+    int32_t op;   /* index in the list, for timings and messages */
+    bool is_slow; /* a reference row runs it */
 };
 
 /* The values that an instruction of a decode step reads and makes; id 0: it has none. */
@@ -121,7 +122,10 @@ struct cuda {
         one_list; /* a step of one row with experts is being lowered as one list; wide products are rounded then, since kernels/one.cu keeps 16 bits of x */
     size_t kept_back;                /* bytes of the GPU that are left free for the driver and the display */
     const struct select_row *forced; /* for measurements: this row of the table is taken for all ops that it fits */
-    struct cuda_piece *pieces;       /* [n_pieces] of device memory */
+    struct step_times *times;        /* for measurements: launches are timed one by one, and no step is a graph; NULL: they are not */
+    CUevent *timers;                 /* [n_timers] for that */
+    int32_t n_timers;
+    struct cuda_piece *pieces; /* [n_pieces] of device memory */
     int32_t n_pieces, pieces_capacity;
 
     struct kv_layout layout;

@@ -95,7 +95,7 @@ bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, s
         if (fixed + each > (size_t)c->gpu->shared_max) return false;
         size_t depth = ((size_t)c->gpu->shared_max - fixed) / each;
         if (depth > (size_t)one->depth) depth = (size_t)one->depth;
-        *out = (struct launch){id, {(unsigned int)c->gpu->n_sm, 1, 1}, LIST_WARPS * 32, (unsigned int)(fixed + depth * each), 0, 0};
+        *out = (struct launch){id, {(unsigned int)c->gpu->n_sm, 1, 1}, LIST_WARPS * 32, (unsigned int)(fixed + depth * each), 0, 0, false};
         *out_depth = (int32_t)depth;
         return true;
     }

@@ -25,7 +25,7 @@ void cuda_emit(struct cuda *c, enum kernel_id kernel, const unsigned int grid[3]
     memcpy(p->args + at, args, args_bytes);
     p->args_used = at + args_bytes;
     int32_t op = p->n_launches ? p->launches[p->n_launches - 1].op : 0;
-    p->launches[p->n_launches++] = (struct launch){kernel, {grid[0], grid[1], grid[2]}, threads, shared_bytes, at, op};
+    p->launches[p->n_launches++] = (struct launch){kernel, {grid[0], grid[1], grid[2]}, threads, shared_bytes, at, op, false};
 }
 
 CUdeviceptr cuda_op_scratch(struct cuda *c, size_t *used, size_t bytes) {

@@ -91,4 +91,17 @@ cuda_lower_fn lower_given, lower_pool_rows, lower_attn_rows, lower_attn_rows_fla
 bool attn_rows_flash_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning, lower_lru;
 
+/* ---- fields that several kernels' arguments have in common ---- */
+
+/* Of a rope: where its angles come from, and which elements turn. */
+#define ROPE_FIELDS(c, r)                                                                                                                \
+    .inv_freq = cuda_vec((r)->inv_freq), .step_rope = cuda_step_array(c, (c)->at.rope), .kind = (int32_t)(r)->kind, .first = (r)->first, \
+    .n_rotated = (r)->n_rotated, .table = (r)->table, .n_rope_tables = (c)->n_rope_tables, .rope_width = (c)->rope_width,                \
+    .magnitude = (r)->magnitude
+
+/* Of attention: how scores are made, and what a row sees. */
+#define ATTN_FIELDS(t)                                                                                                               \
+    .scale = (t)->scale, .softcap = (t)->softcap, .pos_scale_beta = (t)->pos_scale_beta, .window = (t)->window, .chunk = (t)->chunk, \
+    .pos_scale_len = (t)->pos_scale_len, .pos_scale_first = (t)->pos_scale_first
+
 #endif

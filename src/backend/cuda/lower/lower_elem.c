@@ -176,18 +176,10 @@ void lower_rope(struct cuda *c, const struct op *op) {
     struct k_rope a = {
         .x = cuda_view(c, op->in[0]),
         .y = cuda_view(c, op->out[0]),
-        .inv_freq = cuda_vec(r->inv_freq),
-        .step_rope = cuda_step_array(c, c->at.rope),
         .pos = cuda_rope_pos(c, r),
         .places = by_axes ? cuda_step_array(c, c->at.places) : 0,
         .seq_of = cuda_step_array(c, c->at.seq_of),
-        .kind = (int32_t)r->kind,
-        .first = r->first,
-        .n_rotated = r->n_rotated,
-        .table = r->table,
-        .n_rope_tables = c->n_rope_tables,
-        .rope_width = c->rope_width,
-        .magnitude = r->magnitude,
+        ROPE_FIELDS(c, r),
     };
     for (int32_t i = 0; by_axes && i < r->n_rotated / 2; i++) a.axes[i / 16] |= (uint32_t)r->axes[i] << i % 16 * 2;
     EMIT(c, KERNEL_rope, GRID(op->out[0].rows, 1, 1), 256, 0, a);

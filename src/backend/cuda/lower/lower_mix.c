@@ -22,13 +22,7 @@ static struct k_attn attn_args_of(const struct cuda *c, const struct op *op) {
         .seq_of = cuda_step_array(c, c->at.seq_of),
         .seqs = cuda_step_array(c, c->at.seqs),
         .tiles = cuda_step_array(c, c->at.tiles),
-        .scale = t->scale,
-        .softcap = t->softcap,
-        .pos_scale_beta = t->pos_scale_beta,
-        .window = t->window,
-        .chunk = t->chunk,
-        .pos_scale_len = t->pos_scale_len,
-        .pos_scale_first = t->pos_scale_first,
+        ATTN_FIELDS(t),
         .group = op->in[0].heads / c->kv[t->kv.kv_class].shape.heads,
     };
 }

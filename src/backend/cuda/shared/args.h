@@ -301,6 +301,7 @@ struct k_chosen {
 };
 
 enum { K_BUCKETS = 2048, K_LIST_MAX = 2048, K_PIECE = 2048 };
+enum { K_LIST_BYTES = K_LIST_MAX * 12 }; /* of shared memory: a list's keys, and a number for each */
 
 /* What one kernel of kernels/choose.cu leaves for the next, for each row. */
 struct k_choose_row {
