@@ -97,6 +97,7 @@ struct k_gemm {
     int64_t x_stride, w_stride, y_stride;
     int64_t y_column; /* first column of y */
     int32_t m, n, k, y_dtype;
+    int64_t x_head, w_head, y_head; /* elements to the next head's, where each head has a matrix of its own */
 };
 
 /* A matrix as the copy engine of sm_90 knows it (CUtensorMap), with the alignment that it needs. */

@@ -150,8 +150,19 @@ KFN int flash_row_room(int width) {
 KFN int flash_shared_bytes(int width) {
     return (width > 128 ? 5 : 4) * K_BLOCK * flash_row_room(width) * 2; /* two stages of keys and values, then the queries of wide heads */
 }
+/* The same of heads of 256 where a block has little shared memory: one stage. */
+KFN int flash_narrow_bytes(int width) {
+    return 3 * K_BLOCK * width * 2;
+}
 KFN int wflash_shared_bytes(int width, int heads) {
     return 1024 + (2 * WFLASH_RING + heads) * K_BLOCK * width * 2;
+}
+
+/* kernels/latent.cu: warps of a block, positions of a tile, query heads of a block, numbers of a cached position and of its values, elements from a
+ * head's weights to the next one's. Shared memory: queries, two tiles, weights, a number of each warp and head. */
+enum { LATENT_WARPS = 4, LATENT_TILE = 32, LATENT_HEADS = 16, LATENT_WIDTH = 576, LATENT_VALUES = 512, LATENT_P_ROOM = LATENT_TILE + 8 };
+KFN int latent_shared_bytes(void) {
+    return (LATENT_HEADS + 2 * LATENT_TILE) * LATENT_WIDTH * 2 + LATENT_HEADS * LATENT_P_ROOM * 2 + LATENT_WARPS * LATENT_HEADS * 4;
 }
 
 /* ---- experts ---- */
