@@ -172,7 +172,7 @@ template <typename T, int N> static __device__ __forceinline__ void attend(const
 }
 
 #define ATTN_REF(type, label, n)                                                                                        \
-    extern "C" __global__ void __launch_bounds__(WARPS * 32) attn_ref_##label##_##n(KARGS(k_attn) a) { \
+    extern "C" __global__ void __launch_bounds__(WARPS * 32, 1) attn_ref_##label##_##n(KARGS(k_attn) a) { \
         __shared__ float smem[2 * WARPS + WARPS * (n)];                                                                 \
         attend<type, (n) / 32>(a, smem);                                                                                \
     }

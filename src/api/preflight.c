@@ -28,7 +28,7 @@ static uint64_t read_bytes(const struct split_part *p, int32_t length) {
     uint64_t bytes = kv_state_bytes(&p->layout);
     for (int32_t i = 0; i < p->layout.n_classes; i++) {
         const struct kv_class *k = &p->layout.classes[i];
-        bytes += kv_position_bytes(p->be, k) * (uint64_t)(k->window > 0 && k->window < length ? k->window : length);
+        bytes += kv_read_bytes(p->be, k) * (uint64_t)(k->window > 0 && k->window < length ? k->window : length);
     }
     return bytes;
 }

@@ -165,7 +165,7 @@ def part_close(t, a):
 
 
 def part_kv8(t, a):
-    """The cache of 8 bits, in both precisions, against the exact CPU path with its own cache."""
+    """The cache of 8 bits, in both precisions, against the exact CPU path with a cache of f32."""
     names = fixtures_named(a, KV8)
     for precision in ("exact", "auto"):
         golden_many(t, a, f"kv8-{precision}", names, ["--precision", precision, "--close", "--kv-bits", "8"])

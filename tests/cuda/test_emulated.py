@@ -44,6 +44,8 @@ def check_gpu(build, folder, limits, cpu_text):
     for name in FIXTURES if "sms=8" in limits else FIXTURES[:2]:
         rc, out, err = execute([f"{build}/golden_tests", "--backend", "cuda", "--precision", "auto", "--close", f"tests/golden/quant/{name}"], folder, limits)
         yield f"golden model {name}", rc == 0 and ran_one(err), out + err
+    rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda", "--kv-bits", "8"], folder, limits)
+    yield "tokens, with a cache of 8 bits", rc == 0 and out == cpu_text and re.search(r"^emu: one8_4_64 [1-9]", err, re.M) and "kv8_unpack_64" in err, f"{out!r}, on the CPU {cpu_text!r}\n{err}"
     rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda"], folder, limits)
     yield "tokens", rc == 0 and out == cpu_text and ran_one(err), f"{out!r}, on the CPU {cpu_text!r}\n{err}"
     rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda"], folder, limits + ";lost")

@@ -6,7 +6,8 @@ enum k_dtype cuda_kv_dtype(const struct cuda *c, const struct kv_class *k) {
 }
 
 int32_t cuda_kv_number_bytes(const struct backend *be, const struct kv_class *k) {
-    return cuda_kv_dtype((const struct cuda *)be, k) == K_F32 ? sizeof(float) : 2;
+    static const int32_t bytes[] = {[K_F32] = 4, [K_BF16] = 2, [K_I8] = 1};
+    return bytes[cuda_kv_dtype((const struct cuda *)be, k)];
 }
 
 bool cuda_kv_unpacks(const struct cuda *c, const struct kv_class *k) {
