@@ -101,8 +101,8 @@ static struct tensor hidden(const struct pass *p, struct tensor x) {
 struct tensor forward_hidden(const struct model *m, struct oplist *l) {
     const struct spec *s = &m->spec;
     const struct stream *stream = s->stream;
-    struct tensor picks = {0};
-    struct pass p = {.l = l, .m = m, .picks = &picks};
+    struct tensor picks = {0}, beside = {0};
+    struct pass p = {.l = l, .m = m, .picks = &picks, .beside = &beside};
     struct tensor x = embed(&p);
     for (int32_t i = 0; i < s->n_layers; i++) {
         l->layer = i;

@@ -48,6 +48,7 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     TRY(cfg_need(c, "qk_rope_head_dim", 2, 1 << 16, &t->rope, err));
     TRY(cfg_int(c, "v_head_dim", 1, 1 << 16, r->spec->hidden / a->heads, &t->v_width, err));
     t->norm_eps = 1e-6f; /* not the model's */
+    t->scale = 1.0f;
     t->index_rope = r->family->attn.index_rope;
     a->gate = r->family->attn.gate;
     a->kv_heads = 1;
@@ -60,6 +61,10 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     struct rope_spec *rope = &r->spec->ropes[a->rope];
     if (!cfg_bool(c, "rope_interleave", true)) rope->kind = ROPE_HALF;
     a->scale = rope->score_scale / (float)sqrt((double)(t->nope + t->rope));
+    if (r->family->attn.latents_grow) {
+        t->scale = (float)sqrt((double)r->spec->hidden / t->kv_rank);
+        if (t->q_rank) a->scale *= (float)sqrt((double)r->spec->hidden / t->q_rank);
+    }
     a->pos_scale_beta = rope->pos_scale_beta;
     a->pos_scale_len = rope->pos_scale_len;
     TRY(resolve_index(r, layer, err));
@@ -188,6 +193,7 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     struct tensor q, kv;
     project(p, x, &q, &kv);
     struct tensor latent = norm(p, tensor_slice(kv, 0, t->kv_rank), ROLE_KV_A_NORM);
+    if (t->scale != 1.0f) latent = op_act(p->l, latent, &(struct act_args){.kind = ACT_NONE, .scale = t->scale});
     op_kv_write(p->l, op_concat(p->l, latent, pass_rope(p, tensor_slice(kv, t->kv_rank, t->rope))), (struct tensor){0}, p->layer->kv);
     struct tensor absorbed = op_head_linear(p->l, tensor_slice(q, 0, t->nope), &(struct linear_args){.weight = p->w[ROLE_K_ABSORBED].w});
     q = op_concat(p->l, absorbed, pass_rope(p, tensor_slice(q, t->nope, t->rope)));

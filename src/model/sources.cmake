@@ -21,10 +21,12 @@ set(MODEL_SOURCES
   src/model/rope.c
   src/model/scan.c
   src/model/shortconv.c
+  src/model/shortcut.c
   src/model/shapes.c
   src/model/shared.c
   src/model/spec.c
   src/model/ssd.c
   src/model/unread.c
   src/model/weights.c
+  src/model/wkv.c
 )

@@ -11,6 +11,11 @@ static bool attn_ref_fits(const struct cuda *c, const struct op *op) {
     return k->k_width <= 576 && op->out[0].width <= 576 && op->n_in < 3;
 }
 
+static bool attn_relative_fits(const struct cuda *c, const struct op *op) {
+    const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
+    return op->n_in == 3 && k->k_width <= 256 && op->out[0].width <= 256;
+}
+
 static bool attn_rows_fits(const struct cuda *c, const struct op *op) {
     (void)c;
     return op->in[0].width <= 256 && op->in[2].width <= 256;
@@ -65,11 +70,13 @@ const struct select_row cuda_select_rows[] = {
     {OP_PICK, "pick", attn_pick_fits, lower_pick},
     {OP_ATTN, "attn_decode + attn_flash", attn_fast_fits, lower_attn_fast},
     {OP_ATTN, "attn_ref", attn_ref_fits, lower_attn_ref},
+    {OP_ATTN, "attn_relative", attn_relative_fits, lower_attn_relative},
     {OP_GIVEN, "given", always, lower_given},
     {OP_POOL_ROWS, "pool_rows", always, lower_pool_rows},
     {OP_ATTN_ROWS, "attn_rows_flash", attn_rows_flash_fits, lower_attn_rows_flash},
     {OP_ATTN_ROWS, "attn_rows", attn_rows_fits, lower_attn_rows},
     {OP_ROUTE, "route", route_fits, lower_route},
+    {OP_PASSING, "passing", always, lower_passing},
     {OP_EXPERTS, "experts", experts_fit, lower_experts},
     {OP_EXPERTS, "experts_ref", always, lower_experts_ref},
     {OP_CONV, "conv", always, lower_conv},
@@ -78,6 +85,7 @@ const struct select_row cuda_select_rows[] = {
     {OP_SCAN, "scan", scan_fits, lower_scan},
     {OP_LIGHTNING, "lightning", lightning_fits, lower_lightning},
     {OP_LRU, "lru", always, lower_lru},
+    {OP_WKV, "wkv", always, lower_wkv},
     {OP_CONCAT, "concat", always, lower_concat},
     {OP_ROWS, "rows", always, lower_rows},
     {OP_ARGMAX, "argmax", always, lower_argmax},
