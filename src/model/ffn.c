@@ -127,6 +127,9 @@ static int resolve_limits(struct resolver *r, struct err *err) {
         r->layers[i].expert_limit = (float)yyjson_get_num(yyjson_arr_get(own, (size_t)i));
         r->layers[i].limit = (float)yyjson_get_num(yyjson_arr_get(shared, (size_t)i));
     }
+    r->spec->moe.limits_first = r->family->moe.limits_first;
+    for (int32_t i = 0; i < n && r->family->moe.limits_first; i++)
+        TRY(cfg_num(&r->cfg, "swiglu_limit", 0, &r->layers[i].expert_limit, err));
     return ERR_OK;
 }
 
@@ -327,7 +330,9 @@ struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor 
     const struct moe_spec *m = &p->m->spec.moe;
     const struct bound *w = p->w;
     struct route_args route = m->route;
+    struct act_args act = limited(p->layer->expert_limit, &m->act);
     struct tensor ids, weights;
+    if (act.kind == ACT_LIMITED_SWIGLU) act.p[1] = m->limits_first;
     route.bias = w[ROLE_ROUTER_BIAS].w;
     route.expert_scale = w[ROLE_EXPERT_SCALE].w;
     op_route(p->l, router_logits, &route, &ids, &weights);
@@ -347,7 +352,7 @@ struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor 
                                           .up_bias = w[ROLE_EXPERT_UP].bias,
                                           .down = w[ROLE_EXPERT_DOWN].w,
                                           .down_bias = w[ROLE_EXPERT_DOWN].bias,
-                                          .act = limited(p->layer->expert_limit, &m->act),
+                                          .act = act,
                                           .inner = m->inner,
                                           .scale_input = m->scale_input});
     if (m->latent) x = pass_linear(p, x, ROLE_LATENT_OUT);

@@ -51,6 +51,8 @@ static struct tensor half(const struct pass *p, struct tensor x, half_fn *f, enu
     bool is_bare = wiring == WIRE_POST || (p->layer->is_unnormed && pre == ROLE_MIX_NORM);
     struct tensor h = f(p, is_bare ? x : pass_norm(p, x, &p->w[pre]));
     if (wiring == WIRE_POST || wiring == WIRE_PRE_POST) h = pass_norm(p, h, &p->w[post]);
+    const struct weight *share = p->w[pre == ROLE_MIX_NORM ? ROLE_MIX_RESIDUAL : ROLE_FFN_RESIDUAL].w;
+    if (share) x = op_mulvec(p->l, x, &(struct vec_args){.mul = share});
     return op_add(p->l, x, h, &(struct add_args){1.0f, s->residual_scale});
 }
 

@@ -9,6 +9,7 @@ set(MODEL_SOURCES
   src/model/ffn.c
   src/model/forward.c
   src/model/hybrid.c
+  src/model/hyper.c
   src/model/kinds.c
   src/model/latent.c
   src/model/lightning.c

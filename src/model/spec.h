@@ -81,6 +81,7 @@ struct attn_spec {
     int32_t window, chunk;
     float scale, softcap;
     enum qk_norm qk_norm;
+    bool has_key_bias;    /* scores get a number by their key: keys have two more elements in the cache */
     bool v_is_k;          /* values are the keys before their norm and rope */
     int32_t rope;         /* index into spec.ropes; -1: no positions here */
     float pos_scale_beta; /* queries grow with the position (struct attn_args) */
@@ -100,6 +101,8 @@ struct latent_spec {
     int32_t kv_rank, nope, rope, v_width; /* widths */
     float norm_eps;
     float scale;                               /* of the latent behind its norm */
+    float index_eps;                           /* of the norm of the index's keys */
+    bool index_turns_last;                     /* the last part of the index's heads has positions, not the first */
     enum rope_kind index_rope;                 /* of the index; 0: the heads' */
     int32_t index_heads, index_width, index_k; /* attention sees so many positions, which an index of its own chooses; 0: it sees all */
 };
@@ -120,6 +123,7 @@ struct per_layer_spec {
 struct streams_spec {
     int32_t n, active, laurel_rank;
     bool scale;
+    float eps, magnitude; /* where all take part: added to their weights; factor of what is added to each */
 };
 
 struct layer_spec {
@@ -157,6 +161,7 @@ struct moe_spec {
     enum ffn_kind kind;      /* of an expert */
     struct act_args act;
     bool scale_input;
+    bool limits_first;    /* the limit of experts' gates counts before the activation */
     bool has_bias;        /* the router's choice is biased */
     int32_t shared_inner; /* 0: no shared expert */
     float sum_scale;      /* of what the experts and the shared one make together */
