@@ -1,14 +1,41 @@
-// Attention over the paged cache, the reference rows: any head width up to 576, both ways, window, chunks, soft cap, sinks, slopes, values inside keys.
+// Attention over the paged cache, the reference rows: any head width up to 576 (of 8 bits: 256), both ways, window, chunks, soft cap, sinks, slopes, values inside keys.
 //
 // One block per (query head, row); its warps take positions in turn and keep a running softmax each, combined at the end in a fixed order.
 // A row's result depends on its own positions alone. Reads the visible keys and values once per query head; stopped by latency.
-#include "common.cuh"
+#include "kv8.cuh"
 
 enum { WARPS = 8, AT_ONCE = 4 };
 
 template <typename T> static __device__ __forceinline__ float cached(const void *p, int64_t i);
 template <> __device__ __forceinline__ float cached<float>(const void *p, int64_t i) { return ((const float *)p)[i]; }
 template <> __device__ __forceinline__ float cached<bf16>(const void *p, int64_t i) { return __bfloat162float(((const bf16 *)p)[i]); }
+
+// A key or value in the cache.
+template <typename T> struct vector {
+    const void *p;
+    int64_t base;
+    __device__ __forceinline__ float at(int i) const { return cached<T>(p, base + i); }
+    __device__ __forceinline__ float times_scale(float x) const { return x; }
+};
+template <> struct vector<int8_t> {
+    const int8_t *p;
+    int step;
+    float scale;
+    __device__ __forceinline__ float at(int i) const { return (float)p[i * step]; }
+    __device__ __forceinline__ float times_scale(float x) const { return x * scale; }
+};
+template <typename T> static __device__ __forceinline__ vector<T> vector_of(const k_cache &c, bool values, int block, int head, int at) {
+    int width = values ? c.v_width : c.k_width;
+    return vector<T>{values ? c.v : c.k, (((int64_t)block * c.heads + head) * K_BLOCK + at) * width};
+}
+template <> __device__ __forceinline__ vector<int8_t> vector_of<int8_t>(const k_cache &c, bool values, int block, int head, int at) {
+    int width = values ? c.v_width : c.k_width;
+    unsigned char *from = kv8_block(c, values, block, head);
+    return vector<int8_t>{(const int8_t *)from + (values ? kv8_value_at(width, at) : kv8_key_at(width, at)), values ? 4 : 1, kv8_scales(from, width)[at]};
+}
+template <typename T> static __device__ __forceinline__ constexpr bool is_turned() {
+    return sizeof(T) == 1;
+}
 
 // The softmax of the keys seen so far: largest score, sum of weights, weighted values (this lane's elements).
 template <int N> struct running {
@@ -37,10 +64,11 @@ static __device__ __forceinline__ void scores_of(const k_attn &a, const float q[
         float dot = 0;
         if (p + j * WARPS < v.n) {
             int at = v.at(p + j * WARPS);
-            int64_t base = (((int64_t)table[at / K_BLOCK] * a.c.heads + kv_head) * K_BLOCK + at % K_BLOCK) * a.c.k_width;
+            vector<T> key = vector_of<T>(a.c, false, table[at / K_BLOCK], kv_head, at % K_BLOCK);
 #pragma unroll
             for (int i = 0; i < N; i++)
-                if (i * 32 + lane < a.c.k_width) dot = fmaf(q[i], cached<T>(a.c.k, base + i * 32 + lane), dot);
+                if (i * 32 + lane < a.c.k_width) dot = fmaf(q[i], key.at(i * 32 + lane), dot);
+            dot = key.times_scale(dot);
         }
         out[j] = dot;
     }
@@ -64,23 +92,37 @@ static __device__ __forceinline__ void take(const k_attn &a, running<N> &run, co
     run.sum *= keep;
 #pragma unroll
     for (int i = 0; i < N; i++) run.acc[i] *= keep;
-    const void *values = a.c.v ? a.c.v : a.c.k;
-    int stride = a.c.v ? a.c.v_width : a.c.k_width;
 #pragma unroll
     for (int j = 0; j < AT_ONCE; j++) {
         if (p + j * WARPS >= v.n) break;
         int at = v.at(p + j * WARPS);
         float w = expf(s[j] - max);
         run.sum += w;
-        int64_t base = (((int64_t)table[at / K_BLOCK] * a.c.heads + kv_head) * K_BLOCK + at % K_BLOCK) * stride;
+        vector<T> value = vector_of<T>(a.c, a.c.v != NULL, table[at / K_BLOCK], kv_head, at % K_BLOCK);
+        w = value.times_scale(w);
 #pragma unroll
         for (int i = 0; i < N; i++)
-            if (i * 32 + lane < a.y.width) run.acc[i] = fmaf(w, cached<T>(values, base + i * 32 + lane), run.acc[i]);
+            if (i * 32 + lane < a.y.width) run.acc[i] = fmaf(w, value.at(i * 32 + lane), run.acc[i]);
     }
 }
 
+// A head's result of a cache of 8 bits: turned back by one warp. x: this thread's element; threads beyond the width have none.
+template <int N> static __device__ __forceinline__ void store_turned(const k_attn &a, int64_t r, int head, float x, float *smem) {
+    float y[N];
+    __syncthreads();
+    if ((int)threadIdx.x < a.y.width) smem[threadIdx.x] = x;
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+#pragma unroll
+    for (int i = 0; i < N; i++) y[i] = i * 32 + (int)threadIdx.x < a.y.width ? smem[i * 32 + threadIdx.x] : 0.0f;
+    turn_lanes<N>(y, turn_size(a.y.width));
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (i * 32 + (int)threadIdx.x < a.y.width) view_store(a.y, r, head, i * 32 + threadIdx.x, y[i]);
+}
+
 // The warps' results, one after the other, through shared memory.
-template <int N> static __device__ __forceinline__ void combine(const k_attn &a, const running<N> &run, int64_t r, int head, float *smem) {
+template <typename T, int N> static __device__ __forceinline__ void combine(const k_attn &a, const running<N> &run, int64_t r, int head, float *smem) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     float *maxima = smem, *sums = smem + WARPS, *acc = smem + 2 * WARPS; // acc [WARPS][N * 32]
     if (lane == 0) maxima[warp] = run.max, sums[warp] = run.sum;
@@ -91,11 +133,13 @@ template <int N> static __device__ __forceinline__ void combine(const k_attn &a,
     for (int w = 0; w < WARPS; w++) max = fmaxf(max, maxima[w]);
     for (int w = 0; w < WARPS; w++) sum += sums[w] * expf(maxima[w] - max);
     if (a.sinks) sum += expf(a.sinks[head] - max);
+    float x = 0;
     for (int i = threadIdx.x; i < a.y.width; i += blockDim.x) {
-        float x = 0;
+        x = 0;
         for (int w = 0; w < WARPS; w++) x += acc[w * N * 32 + i] * expf(maxima[w] - max);
-        view_store(a.y, r, head, i, x / sum);
+        if (!is_turned<T>()) view_store(a.y, r, head, i, x / sum);
     }
+    if (is_turned<T>()) store_turned<N>(a, r, head, x / sum, smem);
 }
 
 // The last position that a row sees: its own, or where both ways are seen one behind it.
@@ -117,13 +161,14 @@ template <typename T, int N> static __device__ __forceinline__ void attend(const
     running<N> run = {-INFINITY, 0, {0}};
 #pragma unroll
     for (int i = 0; i < N; i++) q[i] = i * 32 + lane < a.c.k_width ? view_load(a.q, r, head, i * 32 + lane) : 0.0f;
+    if (is_turned<T>()) turn_lanes<N>(q, turn_size(a.c.k_width));
     for (int p = warp; p < v.n; p += WARPS * AT_ONCE) {
         float s[AT_ONCE];
         scores_of<T, N>(a, q, table, kv_head, p, v, scale, slope, s);
         take<T, N>(a, run, table, kv_head, p, v, s);
     }
     if (run.max == -INFINITY) run.max = -3.0e38f; // a warp without keys: its weights become zeros, not NaN
-    combine<N>(a, run, r, head, smem);
+    combine<T, N>(a, run, r, head, smem);
 }
 
 #define ATTN_REF(type, label, n)                                                                                        \
@@ -139,6 +184,9 @@ ATTN_REF(bf16, bf16, 64)
 ATTN_REF(bf16, bf16, 128)
 ATTN_REF(bf16, bf16, 256)
 ATTN_REF(bf16, bf16, 576)
+ATTN_REF(int8_t, i8, 64)
+ATTN_REF(int8_t, i8, 128)
+ATTN_REF(int8_t, i8, 256)
 
 // ---- with products for distances: the row's table and the key's have a column for each ----
 
@@ -165,7 +213,7 @@ template <typename T> static __device__ __forceinline__ void attend_relative(con
         take<T, N>(a, run, table, kv_head, p, v, s);
     }
     if (run.max == -INFINITY) run.max = -3.0e38f;
-    combine<N>(a, run, r, head, smem);
+    combine<T, N>(a, run, r, head, smem);
 }
 
 #define ATTN_RELATIVE(type, label)                                                                              \

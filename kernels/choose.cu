@@ -4,14 +4,13 @@
 // All cuts are thresholds: what is kept are the logits above `cut`, and those equal to it up to the token `tie`. The draw goes over the kept tokens
 // in the order of their numbers, so nothing has to be sorted but short lists.
 //
-// Up to six launches, most of them over slices of rows; the last block of a row to finish does what needs the whole row:
+// Up to five launches over slices of rows; the last block of a row to finish does what needs the whole row:
 //   choose_shape   rows with bias, penalties or a mask are copied and changed
 //   choose_max     the largest logit; and of each warp's, so that the k-th largest of these bounds the k-th largest of all from below
 //   choose_count   for top-p alone, and for large k: how many tokens, and how much of the sum, lie in each 64th of a unit below the largest; which of
 //                  these buckets the cuts go through
-//   choose_gather  lists the tokens that may be among the k best, or those of the buckets
-//   choose_cut     a block for each row: finds the cuts in the lists, and the most likely tokens for the report; draws from the list where it holds all
-//                  that is kept
+//   choose_gather  lists the tokens that may be among the k best, or those of the buckets; the row's last block finds the cuts in the lists, and the
+//                  most likely tokens for the report, and draws from the list where it holds all that is kept
 //   choose_draw    else: sums of the kept weights by pieces of 2,048 tokens, then the piece and the token that the random number hits
 //
 // Bytes: a row of 151,936 logits is read twice, or three times for top-p alone, out of L2 where the head's product has just left it. Nothing is added up by floating-point
@@ -191,11 +190,16 @@ static __device__ __forceinline__ bool is_short(const k_choose &a, int listed) {
     return listed <= a.slices * WARPS / 2;
 }
 
-// The k-th largest of n numbers, n at most GROUPS_MAX.
+// Of n numbers, n at most GROUPS_MAX, one that k of them reach: the k-th largest, or, where there are many for this k, the k-th largest of the
+// largest of each four. Comparing all with all takes a while, and a bound that is a little lower only makes a list a little longer.
 enum { GROUPS_MAX = 32 * WARPS };
 static __device__ float kth_largest(const float *x, int n, int k) {
     __shared__ float all[GROUPS_MAX], found;
-    for (int i = threadIdx.x; i < n; i += THREADS) all[i] = x[i];
+    bool by_four = n % 4 == 0 && k <= n / 8;
+    for (int i = threadIdx.x; i < (by_four ? n / 4 : n); i += THREADS) {
+        all[i] = by_four ? fmaxf(fmaxf(x[4 * i], x[4 * i + 1]), fmaxf(x[4 * i + 2], x[4 * i + 3])) : x[i];
+    }
+    if (by_four) n /= 4;
     __syncthreads();
     for (int i = threadIdx.x; i < n; i += THREADS) {
         int before = 0;
@@ -661,47 +665,8 @@ static __device__ __forceinline__ float list_token(const k_choose_row &s, float 
     return b < s.near_cut ? expf(x - s.largest) : 0;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) choose_gather(KARGS(k_choose) a) {
-    after_previous();
-    row_view r;
-    int first, last;
-    if (!open_row(a, blockIdx.y, &r)) return;
-    const k_choice &c = a.choices[r.row];
-    k_choose_row s = a.state[r.virtual_row];
-    if (!wants_lists(c, r, s)) return;
-    slice_of(a, blockIdx.x, &first, &last);
-    uint64_t *lists = a.lists + (int64_t)r.virtual_row * 2 * K_LIST_MAX;
-    int32_t *list_n = a.list_n + 2 * r.virtual_row;
-    float above = 0, total = 0;
-    bool sums_all = r.reports && s.total == 0; // choose_count has not done it
-    float least = least_listed(s);
-#pragma unroll 2
-    for (int i = first + 4 * (int)threadIdx.x; i < last; i += 4 * THREADS) {
-        float x[4];
-        load_four(a, r, i, last, x);
-        if (sums_all)
-            for (int k = 0; k < 4; k++) total += expf(x[k] - s.largest);
-        if (fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])) < least) continue;
-#pragma unroll 1
-        for (int k = i; k < min(i + 4, last); k++) above += list_token(s, r.x[k], k, lists, list_n);
-    }
-    above = block_sum_512(above);
-    int64_t here = (int64_t)r.virtual_row * a.slices;
-    if (threadIdx.x == 0) a.part_sum[here + blockIdx.x] = above;
-    if (sums_all) {
-        total = block_sum_512(total);
-        if (threadIdx.x == 0) a.part_best[here + blockIdx.x] = total; // nobody reads the best any more
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS) choose_cut(KARGS(k_choose) a) {
-    after_previous();
-    DYNAMIC_SHARED(unsigned char, memory);
-    row_view r;
-    if (!open_row(a, blockIdx.x, &r)) return;
-    const k_choice &c = a.choices[r.row];
-    k_choose_row s = a.state[r.virtual_row];
-    if (!wants_lists(c, r, s)) return;
+// What the lists of a row tell, by one block: the cuts, the report, and the token where the list holds all that is kept. memory: K_LIST_BYTES.
+static __device__ void use_lists(const k_choose &a, const row_view &r, const k_choice &c, k_choose_row s, unsigned char *memory) {
     bool sums_all = r.reports && s.total == 0;
     int64_t here = (int64_t)r.virtual_row * a.slices;
     uint64_t *lists = a.lists + (int64_t)r.virtual_row * 2 * K_LIST_MAX;
@@ -766,6 +731,41 @@ extern "C" __global__ void __launch_bounds__(THREADS) choose_cut(KARGS(k_choose)
         s.tie = kept.tie;
         a.state[r.virtual_row] = s;
     }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2) choose_gather(KARGS(k_choose) a) {
+    after_previous();
+    DYNAMIC_SHARED(unsigned char, memory);
+    row_view r;
+    int first, last;
+    if (!open_row(a, blockIdx.y, &r)) return;
+    const k_choice &c = a.choices[r.row];
+    k_choose_row s = a.state[r.virtual_row];
+    if (!wants_lists(c, r, s)) return;
+    slice_of(a, blockIdx.x, &first, &last);
+    uint64_t *lists = a.lists + (int64_t)r.virtual_row * 2 * K_LIST_MAX;
+    int32_t *list_n = a.list_n + 2 * r.virtual_row;
+    float above = 0, total = 0;
+    bool sums_all = r.reports && s.total == 0; // choose_count has not done it
+    float least = least_listed(s);
+#pragma unroll 2
+    for (int i = first + 4 * (int)threadIdx.x; i < last; i += 4 * THREADS) {
+        float x[4];
+        load_four(a, r, i, last, x);
+        if (sums_all)
+            for (int k = 0; k < 4; k++) total += expf(x[k] - s.largest);
+        if (fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])) < least) continue;
+#pragma unroll 1
+        for (int k = i; k < min(i + 4, last); k++) above += list_token(s, r.x[k], k, lists, list_n);
+    }
+    above = block_sum_512(above);
+    int64_t here = (int64_t)r.virtual_row * a.slices;
+    if (threadIdx.x == 0) a.part_sum[here + blockIdx.x] = above;
+    if (sums_all) {
+        total = block_sum_512(total);
+        if (threadIdx.x == 0) a.part_best[here + blockIdx.x] = total; // nobody reads the best any more
+    }
+    if (is_last_block(a, r.virtual_row)) use_lists(a, r, c, s, memory);
 }
 
 // ---- the draw ----

@@ -14,9 +14,14 @@ static_assert(WARPS * TILE == K_BLOCK, "a step of all warps is a cache block");
 
 // A warp's ring has SLOTS slots: keys and values of 16 positions take one each.
 
-// Element 8 * piece of a row of D; pieces are exchanged inside groups of eight by the row's low bits.
+// Elements from a row of shared memory to the next, and of a slot.
+template <int D> static __device__ __forceinline__ constexpr int slot_room() {
+    return TILE * flash_row_room(D);
+}
+
+// Element 8 * piece of a row of D; pieces of whole rows are exchanged inside groups of eight by the row's low bits.
 template <int D> static __device__ __forceinline__ int piece_at(int row, int piece) {
-    return row * D + ((piece ^ (row & 7)) * 8);
+    return row * flash_row_room(D) + (D % 64 ? piece : piece ^ (row & 7)) * 8;
 }
 
 // The positions of a block: those of the row's visible ones that lie in its cache blocks.
@@ -52,7 +57,7 @@ template <int D, int SLOTS> static __device__ __forceinline__ void fetch(reader<
         }
         int64_t at = ((int64_t)__shfl_sync(FULL, f.block_id, i - f.known) * heads + kv_head) * (K_BLOCK * D) + warp * TILE * D;
         const bf16 *from = (f.next % 2 ? f.v : f.k) + at;
-        bf16 *to = f.ring + f.slot * TILE * D;
+        bf16 *to = f.ring + f.slot * slot_room<D>();
         int p0 = (r.first_block + i) * K_BLOCK + warp * TILE;
 #pragma unroll
         for (int j = 0; j < TILE * D / 8 / 32; j++) {
@@ -69,7 +74,7 @@ template <int D, int SLOTS> static __device__ __forceinline__ void fetch(reader<
 template <int D, int SLOTS> static __device__ __forceinline__ const bf16 *await(reader<D, SLOTS> &f) {
     copy_wait<SLOTS - 1>();
     __syncwarp();
-    const bf16 *at = f.ring + f.used * TILE * D;
+    const bf16 *at = f.ring + f.used * slot_room<D>();
     if (++f.used == SLOTS) f.used = 0;
     return at;
 }
@@ -250,7 +255,7 @@ template <int D, bool TERMS, int SLOTS> static __device__ __forceinline__ void a
     bf16 *queries = (bf16 *)smem;
     reader<D, SLOTS> f;
     f.k = (const bf16 *)a.c.k, f.v = (const bf16 *)a.c.v, f.table = a.c.table + (int64_t)a.seq_of[row] * a.c.table_stride;
-    f.ring = queries + (1 + warp * SLOTS) * TILE * D;
+    f.ring = queries + (1 + warp * SLOTS) * slot_room<D>();
     f.known = -32, f.next = f.slot = f.used = 0, f.block_id = 0;
     bool has_new = (r.first_block + (SLOTS + 1) / 2) * K_BLOCK > pos; // the row's own position, which the kernel before writes, is among the first
     if (has_new) await_previous();
@@ -298,6 +303,8 @@ enum { WIDE_SLOTS = SMALL_SHARED ? DECODE_WIDE_SLOTS_SMALL : DECODE_SLOTS };
 DECODE(short_few, 64, true, DECODE_SHORT_SLOTS, SHORT_BLOCKS)
 DECODE(short_few, 128, true, DECODE_SHORT_SLOTS, SHORT_BLOCKS)
 DECODE(few, 64, true, DECODE_SLOTS, 4)
+DECODE(few, 80, true, DECODE_SLOTS, 2)
+DECODE(few, 96, true, DECODE_SLOTS, 2)
 DECODE(few, 128, true, DECODE_SLOTS, 2)
 DECODE(few, 256, true, WIDE_SLOTS, 1)
 DECODE(many, 64, false, DECODE_SLOTS, 4)

@@ -4,11 +4,29 @@
 // memory, and the softmax runs along with them, so that no score leaves the registers. Reads the visible cache once per 64 rows and query
 // head, mostly from L2; stopped by the tensor cores and the exponentials.
 #include "flash.cuh"
+#include "sync.cuh"
+
+// Elements of a stage's keys, and of its values.
+template <int D> static __device__ __forceinline__ constexpr int stage_room() {
+    return KEYS * row_room<D>();
+}
+
+// Where a block has little shared memory, wide heads have one stage: the next keys come while values are added, the next values during the scores.
+template <int D> static __device__ __forceinline__ constexpr bool has_one_stage() {
+    return SMALL_SHARED && D > 128;
+}
 
 template <int D> static __device__ __forceinline__ void load_pair(const k_attn &a, bf16 *stage, const int32_t *table, int kv_head, int block, int last) {
     int64_t at = ((int64_t)table[block] * a.c.heads + kv_head) * K_BLOCK * D;
     load_block<D>(stage, a.c.k, at, block * KEYS, last);
-    load_block<D>(stage + KEYS * D, a.c.v, at, block * KEYS, last);
+    load_block<D>(stage + stage_room<D>(), a.c.v, at, block * KEYS, last);
+}
+
+// Keys or values alone, and nothing behind the last block.
+template <int D>
+static __device__ __forceinline__ void load_half(bf16 *to, const void *from, const k_attn &a, const int32_t *table, int kv_head, int block, int last, int last_block) {
+    if (block <= last_block) load_block<D>(to, from, ((int64_t)table[block] * a.c.heads + kv_head) * K_BLOCK * D, block * KEYS, last);
+    copy_commit();
 }
 
 // The last position that any of a tile's rows sees.
@@ -21,7 +39,7 @@ static __device__ __forceinline__ int last_of_tile(const k_attn &a, int64_t row,
 
 template <int D> static __device__ __forceinline__ void attend(const k_attn &a) {
     DYNAMIC_SHARED(bf16, smem); // two stages of keys and values, then the queries of wide heads
-    bf16 *queries = smem + 4 * KEYS * D;
+    bf16 *queries = smem + (has_one_stage<D>() ? 2 : 4) * stage_room<D>();
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, g = lane / 4, t = lane % 4, head = blockIdx.x, kv_head = head / a.group;
     int column = threadIdx.x / 128 * columns<D>();
     k_seq seq = a.seqs[a.tiles[2 * blockIdx.y]];
@@ -41,19 +59,39 @@ template <int D> static __device__ __forceinline__ void attend(const k_attn &a) 
         rows[i] = row < n_rows ? span{last_of_row(a, seq.row + from + row, pos), first_visible(a.window, a.chunk, pos)} : span{-1, 0};
         scale[i] = query_scale(a, pos);
     }
-    load_pair<D>(a, smem, table, kv_head, block, last);
-    copy_commit();
-    for (int stage = 0; block <= last_block; block++, stage ^= 1) {
-        if (block < last_block) load_pair<D>(a, smem + (stage ^ 1) * 2 * KEYS * D, table, kv_head, block + 1, last);
+    if (has_one_stage<D>()) {
+        bf16 *keys = smem, *values = smem + stage_room<D>();
+        load_half<D>(keys, a.c.k, a, table, kv_head, block, last, last_block);
+        load_half<D>(values, a.c.v, a, table, kv_head, block, last, last_block);
+        for (; block <= last_block; block++) {
+            float s[8][4];
+            copy_wait<1>();
+            __syncthreads();
+            scores<D>(s, q, queries, keys);
+            __syncthreads();
+            load_half<D>(keys, a.c.k, a, table, kv_head, block + 1, last, last_block);
+            soften<D>(a.softcap, s, rows, scale, block * KEYS, max, sum, o);
+            copy_wait<1>();
+            __syncthreads();
+            add_values<D>(o, s, values, column);
+            __syncthreads();
+            load_half<D>(values, a.c.v, a, table, kv_head, block + 1, last, last_block);
+        }
+    } else {
+        load_pair<D>(a, smem, table, kv_head, block, last);
         copy_commit();
-        copy_wait<1>();
-        __syncthreads();
-        const bf16 *keys = smem + stage * 2 * KEYS * D;
-        float s[8][4];
-        scores<D>(s, q, queries, keys);
-        soften<D>(a.softcap, s, rows, scale, block * KEYS, max, sum, o);
-        add_values<D>(o, s, keys + KEYS * D, column);
-        __syncthreads();
+        for (int stage = 0; block <= last_block; block++, stage ^= 1) {
+            if (block < last_block) load_pair<D>(a, smem + (stage ^ 1) * 2 * stage_room<D>(), table, kv_head, block + 1, last);
+            copy_commit();
+            copy_wait<1>();
+            __syncthreads();
+            const bf16 *keys = smem + stage * 2 * stage_room<D>();
+            float s[8][4];
+            scores<D>(s, q, queries, keys);
+            soften<D>(a.softcap, s, rows, scale, block * KEYS, max, sum, o);
+            add_values<D>(o, s, keys + stage_room<D>(), column);
+            __syncthreads();
+        }
     }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -74,9 +112,11 @@ template <int D> static __device__ __forceinline__ void attend(const k_attn &a) 
     }
 }
 
-// Grid (query heads, tiles), 128 threads (256 for D = 256), 4 * 64 * D * 2 bytes of shared memory, 5 * 64 * D * 2 for D = 256.
+// Grid (query heads, tiles), 128 threads (256 for D = 256). Shared memory: flash_shared_bytes, or flash_narrow_bytes with one stage.
 #define FLASH(d) \
     extern "C" __global__ void __launch_bounds__(warps<d>() * 32) attn_flash_##d(KARGS(k_attn) a) { attend<d>(a); }
 FLASH(64)
+FLASH(80)
+FLASH(96)
 FLASH(128)
 FLASH(256)

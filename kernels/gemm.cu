@@ -22,8 +22,8 @@ static __device__ __forceinline__ void load_tile(bf16 *to, const void *from, int
 
 static __device__ __forceinline__ void load_stage(const k_gemm &a, bf16 *smem, int step, int m0, int n0) {
     bf16 *stage = smem + step % STAGES * STAGE_ELEMENTS;
-    load_tile(stage, a.x, a.x_stride, m0, a.m, step * BK, a.k);
-    load_tile(stage + BM * BK, a.w, a.w_stride, n0, a.n, step * BK, a.k);
+    load_tile(stage, (const bf16 *)a.x + blockIdx.z * a.x_head, a.x_stride, m0, a.m, step * BK, a.k);
+    load_tile(stage + BM * BK, (const bf16 *)a.w + blockIdx.z * a.w_head, a.w_stride, n0, a.n, step * BK, a.k);
 }
 
 // One step of 64 along k for this warp's 64 x 64.
@@ -51,7 +51,7 @@ static __device__ __forceinline__ void store(const k_gemm &a, int m, int n, floa
         x0 += a.bias[n];
         if (n + 1 < a.n) x1 += a.bias[n + 1];
     }
-    int64_t at = (int64_t)m * a.y_stride + a.y_column + n;
+    int64_t at = (int64_t)m * a.y_stride + blockIdx.z * a.y_head + a.y_column + n;
     if (a.y_dtype == K_F32) {
         float *y = (float *)a.y + at;
         if (n + 1 < a.n && at % 2 == 0) *(float2 *)y = float2{x0, x1};
@@ -65,7 +65,7 @@ static __device__ __forceinline__ void store(const k_gemm &a, int m, int n, floa
     }
 }
 
-// Grid (m / 128, n / 128): neighbouring blocks share rows of w.
+// Grid (m / 128, n / 128, heads): neighbouring blocks share rows of w.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) gemm_bf16(KARGS(k_gemm) a) {
     DYNAMIC_SHARED(bf16, smem);
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, m0 = blockIdx.x * BM, n0 = blockIdx.y * BN, steps = (a.k + BK - 1) / BK;

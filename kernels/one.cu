@@ -403,9 +403,13 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
         int item = gridDim.x - 1 - blockIdx.x;
         if (item < in.u.attn.c.heads * in.u.attn.sets * in.u.attn.splits) {
             float *heads = (float *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>());
+#ifdef ONE_CACHE_8
+            run_list_item8<WARPS, D>(in, head, (unsigned char *)heads, item, a.barrier);
+#else
             enum { DTYPE = KIND == W4E ? K_F32 : K_BF16 };
             if (in.u.attn.per_item == 1) run_item<WARPS, D, 1, DTYPE>(in, head, heads, item, a.barrier);
             else run_item<WARPS, D, 2, DTYPE>(in, head, heads, item, a.barrier);
+#endif
         }
         end_instr(next, head, i);
         __syncthreads();
@@ -417,12 +421,13 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
     }
 }
 
-// One block per multiprocessor, all of them at once on the GPU (a cooperative launch). By bits of weights and width of heads.
+// One block per multiprocessor, all of them at once on the GPU (a cooperative launch). By bits of weights and width of heads. kernels/one8.cu has the same for a cache of 8 bits.
 #define ONE(name, kind, warps, d)                                                           \
     extern "C" __global__ void __launch_bounds__(warps * 32, 1) name(KARGS(k_step_run) a) { \
         DYNAMIC_SHARED(unsigned char, smem);                                                \
         run_list<kind, warps, d>(a, smem);                                                  \
     }
+#ifndef ONE_CACHE_8
 ONE(one_4_64, W4, LIST_WARPS, 64)
 ONE(one_4_128, W4, LIST_WARPS, 128)
 ONE(one_16_64, W16, LIST_WARPS, 64)
@@ -433,3 +438,4 @@ ONE(one_48_64, W48, LIST_WARPS, 64)
 ONE(one_48_128, W48, LIST_WARPS, 128)
 ONE(one_experts_64, W4E, LIST_WARPS, 64)
 ONE(one_experts_128, W4E, LIST_WARPS, 128)
+#endif

@@ -51,57 +51,8 @@ template <int D> static __device__ __forceinline__ void place_head(const k_step_
     bool is_q = warp < n, is_k = warp == n;
     if (!is_q && !part.has_own) return;
     int at = is_q ? (kv_head * a.group + part.first + warp) * (int)a.q_head : kv_head * (int)(is_k ? a.k_head : a.v_head);
-    const float *weight = is_q ? a.q_norm : a.k_norm;
-    bool norms = is_q ? a.has_q_norm : is_k && a.has_k_norm, turns = (is_q || is_k) && a.rope_kind != ROPE_NONE, whole = a.rope_kind == ROPE_HALF && a.n_rotated == D;
-    float x[E], w[E], *to = heads + (warp + (is_q ? 0 : 1)) * D; // own key and value lie in one row behind the queries
-#pragma unroll
-    for (int e = 0; e < E; e++) w[e] = norms && weight ? weight[lane + 32 * e] : 0;
-    if (a.qkv_link) {
-        const uint64_t *link = a.qkv_link + (is_q ? a.q_at : is_k ? a.k_at : a.v_at) + at;
-        uint32_t tag = known->tag + a.qkv_maker;
-        bool there;
-        int polls = 0;
-        do {
-            uint2 word[E];
-            there = true;
-#pragma unroll
-            for (int e = 0; e < E; e++) word[e] = load_tagged(link + lane + 32 * e);
-#pragma unroll
-            for (int e = 0; e < E; e++) x[e] = __uint_as_float(word[e].x);
-            if (is_long(++polls) && gave_up(count, polls)) break;
-#pragma unroll
-            for (int e = 0; e < E; e++) there = there && word[e].y == tag;
-        } while (!in_all_lanes(there));
-    } else {
-        const float *from = (is_q ? a.q : is_k ? a.k : a.v) + at;
-#pragma unroll
-        for (int e = 0; e < E; e++) x[e] = from[lane + 32 * e];
-    }
-    if (norms) {
-        float square = 0, offset = !weight ? 1.0f : is_q ? a.q_offset : a.k_offset;
-#pragma unroll
-        for (int e = 0; e < E; e++) square = fmaf(x[e], x[e], square);
-        float scale = rsqrtf(warp_sum(square) / (float)D + (is_q ? a.q_eps : a.k_eps));
-#pragma unroll
-        for (int e = 0; e < E; e++) x[e] = x[e] * scale * (w[e] + offset);
-    }
-    if (turns && whole) {
-#pragma unroll
-        for (int e = 0; e < E / 2; e++) {
-            float c = known->cosines[lane + 32 * e], s = known->sines[lane + 32 * e], x0 = x[e], x1 = x[e + E / 2];
-            x[e] = x0 * c - x1 * s;
-            x[e + E / 2] = x1 * c + x0 * s;
-        }
-    }
-    if (turns && !whole) {
-#pragma unroll
-        for (int e = 0; e < E; e++) to[lane + 32 * e] = x[e];
-        __syncwarp();
-        rotate_head(a, known, to);
-#pragma unroll
-        for (int e = 0; e < E; e++) x[e] = to[lane + 32 * e];
-        __syncwarp();
-    }
+    float x[E], *to = heads + (warp + (is_q ? 0 : 1)) * D; // own key and value lie in one row behind the queries
+    prepare_head<D>(a, known, to, is_q, is_k, at, known->tag + a.qkv_maker, count, x);
     if (is_q) {
 #pragma unroll
         for (int e = 0; e < E; e++) to[lane + 32 * e] = x[e];
@@ -226,15 +177,19 @@ template <int D> static __device__ __noinline__ void store_heads(const k_step_at
     }
 }
 
+// Whether what is known of the row is what this attention asks for.
+static __device__ __forceinline__ bool knows_row(const k_step_attn &a, const shared_head *head) {
+    const float *rope = a.inv_freq ? a.inv_freq : a.step_rope + a.table; // all at once: && would ask for one after the other
+    return (head->row == 0) & (head->table == a.c.table) & (head->inv_freq == rope) & (head->shape == shape_of(a)) &
+           (head->first_visible == first_visible(a.window, a.chunk, head->pos));
+}
+
 // One item: query heads of a cached head, a run of positions. DTYPE: of the usual result.
 template <int WARPS, int D, int HEADS, int DTYPE> static __device__ __forceinline__ void run_item(const k_instr &in, shared_head *head, float *heads, int item, uint32_t *count) {
     enum { PER_STEP = HEADS == 1 ? 4 : 2 };
     const k_step_attn &a = in.u.attn;
     float *parts = heads + (a.per_item + 2) * D;
-    const float *rope = a.inv_freq ? a.inv_freq : a.step_rope + a.table; // all at once: && would ask for one after the other
-    bool same = (head->row == 0) & (head->table == a.c.table) & (head->inv_freq == rope) & (head->shape == shape_of(a)) &
-                (head->first_visible == first_visible(a.window, a.chunk, head->pos));
-    if (!same) know_row(a, head, item);
+    if (!knows_row(a, head)) know_row(a, head, item);
     const part_of part = head->part;
     int pos = head->pos, warp = threadIdx.x / 32, n_sets = HEADS == 1 ? 1 : (part.n + 1) / 2, share = 0x080b1020 >> (n_sets - 1) * 8 & 63; // 32 / n_sets
     const shares w = n_sets == 1 ? shares{WARPS, warp, 0} : shares{WARPS * share / 32, warp * share / 32, warp - warp * share / 32 * n_sets};

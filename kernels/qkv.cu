@@ -2,7 +2,7 @@
 //
 // One warp per head and row, the head in shared memory while its pairs are rotated. Reads the projection, whole or in parts along k, once, writes queries and cache once;
 // stopped by the launch at few rows, by memory at many.
-#include "common.cuh"
+#include "kv8.cuh"
 
 enum { WARPS = 4, WIDTH_MAX = 256 };
 
@@ -43,9 +43,15 @@ static __device__ __forceinline__ void rotate_head(const k_qkv &a, head_of &h) {
     __syncwarp();
 }
 
-// Grid ((query heads + 2 * cached heads) / 4, rows).
-extern "C" __global__ void __launch_bounds__(WARPS * 32) qkv_rope_write(KARGS(k_qkv) a) {
-    __shared__ head_of heads[WARPS];
+// The head to a cache of 8 bits.
+template <int N> static __device__ __forceinline__ void store_head8(const k_qkv &a, const float *x, bool is_value, int block, int head, int n, int pos) {
+    float y[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) y[i] = i * 32 + (int)threadIdx.x % 32 < n ? x[i * 32 + threadIdx.x % 32] : 0.0f;
+    kv8_turn_store<N>(kv8_block(a.c, is_value, block, head), y, n, pos % K_BLOCK, is_value);
+}
+
+template <bool IS_8> static __device__ __forceinline__ void rope_write(const k_qkv &a, head_of *heads) {
     let_next_begin();
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, item = blockIdx.x * WARPS + warp;
     int64_t r = blockIdx.y;
@@ -72,6 +78,20 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) qkv_rope_write(KARGS(k_
         for (int i = lane; i < n; i += 32) view_store(a.y, r, head, i, x[i]);
         return;
     }
+    if (IS_8) {
+        if (n <= 128) store_head8<4>(a, x, !is_k, block, head, n, pos);
+        else store_head8<WIDTH_MAX / 32>(a, x, !is_k, block, head, n, pos);
+        return;
+    }
     int64_t at = (((int64_t)block * a.c.heads + head) * K_BLOCK + pos % K_BLOCK) * n;
     for (int i = lane; i < n; i += 32) store_f32(is_k ? a.c.k : a.c.v, a.c.dtype, at + i, x[i]);
 }
+
+// Grid ((query heads + 2 * cached heads) / 4, rows).
+#define QKV(name, is_8)                                                               \
+    extern "C" __global__ void __launch_bounds__(WARPS * 32) name(KARGS(k_qkv) a) { \
+        __shared__ head_of heads[WARPS];                                              \
+        rope_write<is_8>(a, heads);                                                   \
+    }
+QKV(qkv_rope_write, false)
+QKV(qkv8_rope_write, true)

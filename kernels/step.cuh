@@ -25,6 +25,63 @@ template <class HEAD> static __device__ __forceinline__ void rotate_head(const k
     __syncwarp();
 }
 
+// A head's vector as attention wants it, lane l its elements 32 e + l: a query, a key (is_k) or a value. It lies `at` elements behind the first of its kind, in memory or
+// in the link, where its words have the tag. to: room for D floats.
+template <int D, class HEAD> static __device__ __forceinline__ void prepare_head(const k_step_attn &a, const HEAD *known, float *to, bool is_q, bool is_k, int at, uint32_t tag, uint32_t *count, float x[D / 32]) {
+    enum { E = D / 32 };
+    int lane = threadIdx.x % 32;
+    const float *weight = is_q ? a.q_norm : a.k_norm;
+    bool norms = is_q ? a.has_q_norm : is_k && a.has_k_norm, turns = (is_q || is_k) && a.rope_kind != ROPE_NONE, whole_head = a.rope_kind == ROPE_HALF && a.n_rotated == D;
+    float w[E];
+#pragma unroll
+    for (int e = 0; e < E; e++) w[e] = norms && weight ? weight[lane + 32 * e] : 0;
+    if (a.qkv_link) {
+        const uint64_t *link = a.qkv_link + (is_q ? a.q_at : is_k ? a.k_at : a.v_at) + at;
+        bool there;
+        int polls = 0;
+        do {
+            uint2 word[E];
+            there = true;
+#pragma unroll
+            for (int e = 0; e < E; e++) word[e] = load_tagged(link + lane + 32 * e);
+#pragma unroll
+            for (int e = 0; e < E; e++) x[e] = __uint_as_float(word[e].x);
+            if (is_long(++polls) && gave_up(count, polls)) break;
+#pragma unroll
+            for (int e = 0; e < E; e++) there = there && word[e].y == tag;
+        } while (!in_all_lanes(there));
+    } else {
+        const float *from = (is_q ? a.q : is_k ? a.k : a.v) + at;
+#pragma unroll
+        for (int e = 0; e < E; e++) x[e] = from[lane + 32 * e];
+    }
+    if (norms) {
+        float square = 0, offset = !weight ? 1.0f : is_q ? a.q_offset : a.k_offset;
+#pragma unroll
+        for (int e = 0; e < E; e++) square = fmaf(x[e], x[e], square);
+        float scale = rsqrtf(warp_sum(square) / (float)D + (is_q ? a.q_eps : a.k_eps));
+#pragma unroll
+        for (int e = 0; e < E; e++) x[e] = x[e] * scale * (w[e] + offset);
+    }
+    if (turns && whole_head) {
+#pragma unroll
+        for (int e = 0; e < E / 2; e++) {
+            float c = known->cosines[lane + 32 * e], s = known->sines[lane + 32 * e], x0 = x[e], x1 = x[e + E / 2];
+            x[e] = x0 * c - x1 * s;
+            x[e + E / 2] = x1 * c + x0 * s;
+        }
+    }
+    if (turns && !whole_head) {
+#pragma unroll
+        for (int e = 0; e < E; e++) to[lane + 32 * e] = x[e];
+        __syncwarp();
+        rotate_head(a, known, to);
+#pragma unroll
+        for (int e = 0; e < E; e++) x[e] = to[lane + 32 * e];
+        __syncwarp();
+    }
+}
+
 // ---- products ----
 
 // A unit of bf16 or f16 weights times x: elements 0 to 31 of k are added to `first`, the others to `second`. slot: this lane's 16 bytes of its first piece; v and

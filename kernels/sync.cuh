@@ -70,6 +70,9 @@ static inline bool in_all_lanes(bool x) {
 static inline float load_shared_by_blocks(const float *p) {
     return *p;
 }
+static inline float2 load_two_by_blocks(const float *p) {
+    return float2{p[0], p[1]};
+}
 #else
 
 // Waits until `arrivals` blocks have come here since the launch began; what they wrote before is then visible to all.
@@ -141,6 +144,9 @@ static __device__ __forceinline__ bool in_all_lanes(bool x) {
 // What other blocks of this launch wrote: past L1.
 static __device__ __forceinline__ float load_shared_by_blocks(const float *p) {
     return __ldcg(p);
+}
+static __device__ __forceinline__ float2 load_two_by_blocks(const float *p) {
+    return __ldcg((const float2 *)p);
 }
 #endif
 

@@ -65,9 +65,9 @@ static bool find_kept(struct session *s, struct arena *a, const struct picture_k
     return kept != NULL;
 }
 
-static int make_one(struct session *s, struct arena *a, struct str file, struct vision_picture *out, struct err *err) {
+static int make_picture(struct session *s, struct arena *a, struct str file, struct vision_picture *out, struct err *err) {
     struct picture_key key = pictures_kept_key(file);
-    struct vision_picture made;
+    struct vision_picture picture;
     struct image image;
     if (find_kept(s, a, &key, out)) {
         log_debug("a picture of %d tokens, as it was computed before", out->n_tokens);
@@ -75,13 +75,13 @@ static int make_one(struct session *s, struct arena *a, struct str file, struct 
     }
     TRY(image_decode(file, &image, err));
     os_mutex_lock(s->vision_lock);
-    int code = vision_encode(s->vision, &image, &made, err);
-    if (!code) *out = vision_picture_copy(s->vision, a, &made);
-    bool is_kept = !code && pictures_kept_add(&s->kept, &key, bytes_of(s, &made), &made);
+    int code = vision_encode(s->vision, &image, &picture, err);
+    if (!code) *out = vision_picture_copy(s->vision, a, &picture);
+    bool is_kept = !code && pictures_kept_add(&s->kept, &key, bytes_of(s, &picture), &picture);
     os_mutex_unlock(s->vision_lock);
     image_free(&image);
     if (!code) log_debug("a picture of %d tokens was computed", out->n_tokens);
-    if (!code && !is_kept) vision_picture_free(&made);
+    if (!code && !is_kept) vision_picture_free(&picture);
     return code;
 }
 
@@ -92,7 +92,7 @@ int session_pictures_make(struct session *s, struct arena *a, const struct str *
     TRY(session_check_pictures(s, err));
     out->p = arena_new(a, struct vision_picture, n);
     for (size_t i = 0; i < n; i++) {
-        if (make_one(s, a, files[i], &out->p[i], err)) return err_prefix(err, "picture %zu", i + 1);
+        if (make_picture(s, a, files[i], &out->p[i], err)) return err_prefix(err, "picture %zu", i + 1);
         out->n++;
     }
     return ERR_OK;

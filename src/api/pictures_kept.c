@@ -38,15 +38,15 @@ static struct kept_picture *oldest(struct pictures_kept *k) {
 
 bool pictures_kept_add(struct pictures_kept *k, const struct picture_key *key, size_t bytes, const struct vision_picture *picture) {
     if (bytes == 0 || bytes > PICTURES_KEPT_BYTES) return false;
-    struct kept_picture *place = oldest(k);
-    if (place->bytes) drop(k, place);
+    struct kept_picture *slot = oldest(k);
+    if (slot->bytes) drop(k, slot);
     while (k->bytes + bytes > PICTURES_KEPT_BYTES) {
         struct kept_picture *next = NULL;
         for (int32_t i = 0; i < PICTURES_KEPT; i++)
             if (k->p[i].bytes && (!next || k->p[i].used < next->used)) next = &k->p[i];
         drop(k, next);
     }
-    *place = (struct kept_picture){*key, ++k->clock, bytes, *picture};
+    *slot = (struct kept_picture){*key, ++k->clock, bytes, *picture};
     k->bytes += bytes;
     return true;
 }

@@ -44,10 +44,10 @@ double session_token_bytes(const struct session *s, int32_t n_batch, int32_t len
     const struct model_weights *w = &s->model.weights;
     double bytes = 0;
     for (int32_t i = 0; i < w->n_all; i++) {
-        const struct weight *one = w->all[i];
-        if (one == w->global[ROLE_EMBED].w && !s->model.spec.tied) continue; /* a row of it */
-        double chosen = (double)s->model.spec.moe.route.k * n_batch / one->n_experts;
-        bytes += (double)one->bytes * (one->n_experts > 1 && chosen < 1 ? chosen : 1);
+        const struct weight *weight = w->all[i];
+        if (weight == w->global[ROLE_EMBED].w && !s->model.spec.tied) continue; /* a row of it */
+        double chosen = (double)s->model.spec.moe.route.k * n_batch / weight->n_experts;
+        bytes += (double)weight->bytes * (weight->n_experts > 1 && chosen < 1 ? chosen : 1);
     }
     return bytes / n_batch + (double)session_cache_bytes(s, length);
 }

@@ -37,6 +37,7 @@ static void fill_info(struct service *s) {
                                     .n_adapters = s->options.session.n_adapters,
                                     .drafts = s->options.session.draft > DRAFT_NONE,
                                     .has_template = session_has_template(s->session),
+                                    .takes_pictures = s->session->vision != NULL,
                                     .format = s->session->format,
                                     .reasoning = s->session->reasoning,
                                     .sampling = sampler_defaults()};

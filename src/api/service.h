@@ -3,7 +3,8 @@
  * The thread loads the model and then turns its engine. Jobs cross over by service_submit; their events are taken by the
  * functions of engine/job.h. Whoever takes them is woken by the notify function.
  *
- * (1) notify is called from the service's thread and may only wake somebody (uv_async_send).
+ * (1) notify is called from the service's thread, which does not compute meanwhile: it may wake somebody (uv_async_send), and take a lock that nobody
+ *     holds for long.
  * (2) Submitting, taking and releasing belong to one thread at a time, the owner's. Encoding and looking at tokens are
  *     safe from any thread once the state is ready.
  */
@@ -53,6 +54,7 @@ struct service_info {
     int32_t n_adapters;
     bool drafts; /* requests have drafts, if they do not say otherwise */
     bool has_template;
+    bool takes_pictures;
     const struct output_format *format;       /* how the model writes calls; NULL: its template shows no way */
     const struct output_reasoning *reasoning; /* its markers of reasoning; NULL: the usual ones */
     struct sampler_params sampling; /* what a request begins with: as options and generation_config.json say, else drawn at temperature 1 */
@@ -83,7 +85,7 @@ int service_encode_chat(const struct service *s, struct arena *a, yyjson_val *in
 /* Pictures through the model's tower, which all requests share: it may take seconds. An error says which picture, and why. */
 struct session_pictures;
 struct service_pictures {
-    const struct session_pictures *made; /* in the arena; NULL: none */
+    const struct session_pictures *encoded; /* in the arena; NULL: none */
 };
 int service_pictures(struct service *s, struct arena *a, const struct str *files, size_t n, struct service_pictures *out, struct err *err);
 /* As service_encode_chat, with pictures where the messages have parts of the type "image"; they go into the job. */

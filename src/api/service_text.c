@@ -33,18 +33,18 @@ int service_encode_chat(const struct service *s, struct arena *a, yyjson_val *in
 }
 
 int service_pictures(struct service *s, struct arena *a, const struct str *files, size_t n, struct service_pictures *out, struct err *err) {
-    struct session_pictures *made = arena_new(a, struct session_pictures, 1);
-    out->made = made;
-    return session_pictures_make(s->session, a, files, n, made, err);
+    struct session_pictures *encoded = arena_new(a, struct session_pictures, 1);
+    out->encoded = encoded;
+    return session_pictures_make(s->session, a, files, n, encoded, err);
 }
 
 int service_encode_pictures(const struct service *s, struct arena *a, yyjson_val *input, const struct service_pictures *pictures,
                             struct service_ids *out, struct str *out_text, struct job_spec *job, struct err *err) {
     struct tok_ids ids = {0};
-    TRY(take_ids(a, &ids, session_chat_encode(s->session, a, input, pictures->made, &ids, out_text, err), out, err));
-    if (!pictures->made) return ERR_OK;
+    TRY(take_ids(a, &ids, session_chat_encode(s->session, a, input, pictures->encoded, &ids, out_text, err), out, err));
+    if (!pictures->encoded) return ERR_OK;
     struct job_spec prompt = {.tokens = out->p, .n_tokens = out->n};
-    TRY(session_pictures_attach(s->session, a, pictures->made, &prompt, err));
+    TRY(session_pictures_attach(s->session, a, pictures->encoded, &prompt, err));
     job->pictures = prompt.pictures;
     job->n_pictures = prompt.n_pictures;
     job->places = prompt.places;

@@ -54,12 +54,12 @@ static int open_device(struct session *s, struct err *err) {
     return ERR_OK;
 }
 
-/* A small cache is the CPU's: elsewhere it is refused rather than forgotten. */
+/* Not every device has a small cache: there it is refused rather than forgotten. */
 static int check_kv_bits(const struct session *s, struct err *err) {
     int32_t bits = s->options.kv_bits;
     if (bits == 0 || bits == 16 || s->backend->kv_bits == bits) return ERR_OK;
-    return err_set(err, ERR_EARG, "--kv-bits %d is for the CPU and this runs on %s; leave it out, or use --device cpu%s", bits,
-                   s->backend->type->name, s->options.backend ? " without --backend" : "");
+    return err_set(err, ERR_EARG, "--kv-bits %d is for the CPU%s and this runs on %s; leave it out, or use --device cpu%s", bits,
+                   bits == 8 ? " and CUDA" : "", s->backend->type->name, s->options.backend ? " without --backend" : "");
 }
 
 int session_backend_open(struct session *s, struct err *err) {

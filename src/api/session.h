@@ -52,7 +52,7 @@ struct session_options {
     int32_t max_step_ms; /* see engine_options */
     int32_t n_logits;    /* rows of a step whose logits may be wanted; 0: one for each request; -1: all */
     int64_t kv_tokens;   /* positions that the cache holds in all; 0: the context for each of n_seqs */
-    int32_t kv_bits;     /* of a cached number: 8 or 4, on the CPU only; 0 or 16: as the precision wants it */
+    int32_t kv_bits;     /* of a cached number: 8 on the CPU and CUDA, 4 on the CPU; 0 or 16: as the precision wants it */
     const struct session_adapter *adapters; /* [n_adapters] */
     int32_t n_adapters;
     double memory_share; /* of what the cache may take, where several models run; 0: all of it */

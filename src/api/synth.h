@@ -13,7 +13,7 @@ struct synth;
 
 struct synth_args {
     struct str shape;
-    int32_t bits; /* 32 or 16: plain; 8, 4: affine, groups of 64 */
+    int32_t bits; /* 32 or 16: plain; fewer: affine, groups of 64 */
     bool f16;     /* plain weights of 16 bits, scales and norms: f16 instead of bf16 */
     uint64_t seed;
 };

@@ -5,12 +5,12 @@
 #include "api/synth.h"
 #include "model/shapes.h"
 
-enum synth_kind { SYNTH_PLAIN, SYNTH_CODES, SYNTH_SCALES, SYNTH_BIASES, SYNTH_ONES };
+enum synth_kind { SYNTH_PLAIN, SYNTH_CODES, SYNTH_SCALES, SYNTH_BIASES, SYNTH_CONSTANT, SYNTH_EXPONENTS };
 
 struct synth_tensor {
     struct tensor_info info;
     enum synth_kind kind;
-    float spread, middle;
+    float spread, middle; /* how far values are from the middle; of biases, how many scales they are below 0 */
     uint64_t seed, bytes;
 };
 

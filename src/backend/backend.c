@@ -21,3 +21,13 @@ void backend_close(struct backend *be) {
     be->type->close(be);
     device_release(d);
 }
+
+int backend_kv_check(int32_t bits, const struct kv_class *k, struct err *err) {
+    if (k->v_width == 0)
+        return err_set(err, ERR_EUNSUPPORTED,
+                       "--kv-bits %d: this model keeps one compressed row for all heads, in 16 bits only; leave it out", bits);
+    bool fits = k->k_width % 16 == 0 && k->v_width % 16 == 0 && k->k_width <= KV_PACKED_WIDTH_MAX && k->v_width <= KV_PACKED_WIDTH_MAX;
+    if (fits) return ERR_OK;
+    return err_set(err, ERR_EUNSUPPORTED, "--kv-bits %d: heads of %d and %d elements; it takes multiples of 16 up to %d: leave it out",
+                   bits, k->k_width, k->v_width, KV_PACKED_WIDTH_MAX);
+}

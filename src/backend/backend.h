@@ -197,8 +197,11 @@ enum precision { PRECISION_AUTO, PRECISION_EXACT, PRECISION_F32, PRECISION_BF16 
 struct backend_options {
     enum precision precision;
     bool no_fuse;    /* run the plain list, for conformance */
-    int32_t kv_bits; /* of a cached number: 8 or 4 on the CPU; 0 or 16: as the precision wants it */
+    int32_t kv_bits; /* of a cached number: 8 or 4 on the CPU, 8 on a GPU; 0 or 16: as the precision wants it */
 };
+
+struct step_paths;
+struct step_times;
 
 struct backend_type {
     const char *name;
@@ -220,6 +223,8 @@ struct backend_type {
     size_t (*weight_bytes)(const struct backend *be, const struct weight_source *source);
     /* Bytes of a cached number of this class, as kv_open will store it. Absent: a float's. */
     int32_t (*kv_number_bytes)(const struct backend *be, const struct kv_class *k);
+    /* Bytes that kv_open takes beside the cache, for each position of a cached head. Absent: none. */
+    int32_t (*kv_aside_bytes)(const struct backend *be, const struct kv_class *k);
     int (*kv_open)(struct backend *be, const struct kv_layout *layout, struct err *err);
     void (*kv_close)(struct backend *be);
     /* Copy-on-write and snapshots. */
@@ -254,6 +259,12 @@ struct backend_type {
     /* For a device that runs ahead: what was chosen in a step, waiting for it. age 0: the last step that was ended; 1: the one before. Without
      * key.chooses only the tokens are filled. */
     int (*chosen)(struct backend *be, int32_t age, struct step_chosen *out, struct err *err);
+    /* Of a backend that chooses among kernels (paths.h); absent elsewhere. A device like this one that only plans: backends and models are opened on
+     * it as usual, and nothing of the true device is used. Then what the list that was collected since begin() would run on it. */
+    struct device *(*plan_device)(struct device *d);
+    int (*plan_step)(struct backend *be, struct step_paths *out, struct err *err);
+    /* From now on launches are timed one by one and added to `to`, until this is called with NULL. Steps are slower then. */
+    void (*watch_times)(struct backend *be, struct step_times *to);
     /* One line for the start-up message: device, instruction set, threads. */
     void (*describe)(struct backend *be, struct sb *out);
 };
@@ -283,5 +294,9 @@ const struct backend_type *backend_find(struct str name);
 /* A context on a device, which it holds until it is closed. */
 int backend_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err);
 void backend_close(struct backend *be); /* NULL is fine */
+
+enum { KV_PACKED_WIDTH_MAX = 256 };
+/* Whether a cache of 8 or 4 bits can hold this class; the error says why not. */
+int backend_kv_check(int32_t bits, const struct kv_class *k, struct err *err);
 
 #endif

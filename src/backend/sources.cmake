@@ -26,6 +26,7 @@ set(BACKEND_SOURCES
   src/backend/xla/xla_run.c
   src/backend/cuda/cuda.c
   src/backend/cuda/fuse_cuda.c
+  src/backend/cuda/paths.c
   src/backend/cuda/run.c
   src/backend/cuda/select.c
   src/backend/cuda/context/choose.c
@@ -48,6 +49,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/device/gpu.c
   src/backend/cuda/device/image.c
   src/backend/cuda/device/module.c
+  src/backend/cuda/device/plan_gpu.c
   src/backend/cuda/device/probe.c
   src/backend/cuda/device/support.c
   src/backend/cuda/lower/emit.c

@@ -6,6 +6,7 @@
 #include "cli/progress.h"
 #include "cli/session_args.h"
 #include "os/os.h"
+#include "tools/paths.h"
 
 #include <stdio.h>
 
@@ -17,6 +18,8 @@ struct report {
     int format;       /* table, json, csv, md */
     double bandwidth; /* of this machine, bytes per second */
     int32_t n_rows;
+    bool has_paths; /* the session is on a GPU: of one row, of several, of a prompt, the shares of bytes and of time on reference rows */
+    double slow_bytes[PATHS_STEPS], slow_time[PATHS_STEPS];
     struct bench_bar bars[MAX_BARS]; /* the first rows, for --plot */
 };
 
@@ -77,6 +80,11 @@ static void put_json(struct report *r, const struct bench_result *b) {
     jsonw_put_str(&w, "model", r->model);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         jsonw_put_num(&w, fields[i].key, fields[i].value);
+    }
+    if (r->has_paths) {
+        int i = b->which.n_prompt ? 2 : b->which.n_batch > 1;
+        jsonw_put_num(&w, "reference_bytes_share", r->slow_bytes[i]);
+        jsonw_put_num(&w, "reference_time_share", r->slow_time[i]);
     }
     jsonw_open(&w, "seconds", '[');
     for (int32_t i = 0; i < b->n_repeats; i++) jsonw_num(&w, b->seconds[i]);
@@ -213,6 +221,25 @@ static int save_plot(const char *path, const struct report *r, struct err *err) 
     return code;
 }
 
+/* Which kernels the model takes on a GPU (docs/slow-paths.md). What cannot be told is no failure of a measurement. */
+static void note_paths(const struct session_options *o, struct session *s, struct report *r) {
+    struct paths_report paths;
+    struct bench_times times;
+    struct err err;
+    if (paths_of_session(s, o, &paths, &err) || bench_slow_times(s, &times, &err)) return;
+    r->has_paths = true;
+    for (int i = 0; i < PATHS_STEPS; i++) {
+        struct sb line = {0};
+        r->slow_bytes[i] = paths_slow_share(&paths.steps[i].paths);
+        r->slow_time[i] = paths.steps[i].is_prompt ? times.prompt : times.decode;
+        paths_describe(&paths.steps[i], &line);
+        log_info("%s", line.p);
+        sb_free(&line);
+    }
+    log_info("reference rows take %.2f %% of a prompt's time and %.2f %% of a generated token's, each kernel timed by itself",
+             100 * times.prompt, 100 * times.decode);
+}
+
 int cmd_bench(const struct args *args, struct err *err) {
     struct session_options o;
     struct session *s;
@@ -233,6 +260,7 @@ int cmd_bench(const struct args *args, struct err *err) {
     log_info("%s", line.p);
     r.bandwidth = bench_read_bandwidth(o.n_threads);
     log_info("memory reads at %.1f GB/s", r.bandwidth * 1e-9);
+    note_paths(&o, s, &r);
     int code = replays ? run_texts(args, s, &r, err) : run_grid(args, s, &r, err);
     if (!code && r.format == 1) {
         sb_puts(&r.out, r.n_rows ? "\n]\n" : "[]\n");

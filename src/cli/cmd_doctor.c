@@ -2,6 +2,7 @@
 #include "tools/doctor.h"
 #include "api/session.h"
 #include "base/json.h"
+#include "cli/session_args.h"
 #include "cli/store_args.h"
 
 static const char *const level_names[] = {[DOCTOR_OK] = "ok", [DOCTOR_NOTE] = "note", [DOCTOR_PROBLEM] = "problem"};
@@ -39,6 +40,11 @@ int cmd_doctor(const struct args *args, struct err *err) {
     struct xla_options xla = {.environments = {args_cstr(args, OPT_VIRTUAL_ENV), args_cstr(args, OPT_CONDA_PREFIX)}};
     store_args(args, &store);
     doctor_examine(args->arena, &store, &xla, &report);
+    if (args_given(args, OPT_MODEL) || args_given(args, OPT_SHAPE)) {
+        struct session_options o;
+        TRY(session_args(args, &o, err));
+        TRY(doctor_examine_model(args->arena, &o, &report, err));
+    }
     if (args_flag(args, OPT_JSON)) write_json(&out, &report);
     else write_text(&out, &report);
     int code = cli_write(&out, err);

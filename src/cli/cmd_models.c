@@ -168,7 +168,7 @@ static size_t n_hashes(const struct manifest *m) {
 /* What is wrong becomes the model's problem; a model without hashes cannot be verified, and that is said. */
 static int verify(const struct args *args, const struct manifest *manifest, struct store_model *m, struct err *err) {
     struct progress bar = {0};
-    struct watch watch = {.step = show_progress, .user = &bar};
+    struct watch watch = {.tell = show_progress, .user = &bar};
     struct err why = {0};
     if (m->problem.p) return ERR_OK;
     interrupt_begin();
@@ -287,7 +287,7 @@ static int take_in(const struct args *args, const char *dir, const char *from, c
     struct repo_name repo;
     struct sb out = {0};
     struct progress bar = {0};
-    struct watch watch = {.step = show_progress, .user = &bar};
+    struct watch watch = {.tell = show_progress, .user = &bar};
     struct import_request q = {.from = from, .repo = &repo, .watch = &watch};
     TRY(repo_name_parse(args->operands[1], args_str(args, OPT_DEFAULT_ORG), &repo, err));
     interrupt_begin();

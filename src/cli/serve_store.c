@@ -35,7 +35,7 @@ static bool show(void *user, uint64_t done, uint64_t total) {
 static int download(struct args *own, struct str name, struct server_progress *progress, struct repo_name *repo, const char **out_path,
                     struct err *err) {
     struct store_options o;
-    struct watch watch = {.step = show, .user = progress};
+    struct watch watch = {.tell = show, .user = progress};
     store_args(own, &o);
     o.hub.stop = &progress->stop;
     if (o.hub.offline) return err_set(err, ERR_EARG, "the server was started with --offline, and downloads nothing");

@@ -79,7 +79,7 @@ int args_model_name(const struct args *args, struct str *out, struct err *err) {
 }
 
 int32_t args_shape_bits(const struct args *args) {
-    static const int32_t bits[] = {4, 8, 16, 32}; /* in the order of the row's choices */
+    static const int32_t bits[] = {2, 3, 4, 5, 6, 8, 16, 32}; /* in the order of the row's choices */
     return bits[args_choice(args, OPT_BITS)];
 }
 

@@ -102,7 +102,7 @@ static void take(struct draft_model *m, struct draft_ask *a, int32_t token) {
 }
 
 /* One step for all asks that want more; false: none does, or the device failed, and the drafts are as long as they are. */
-static bool step(struct draft_model *m, struct draft_ask *asks, int32_t n) {
+static bool run_step(struct draft_model *m, struct draft_ask *asks, int32_t n) {
     struct runner *r = m->runner;
     struct err err;
     int32_t n_asks = 0;
@@ -126,7 +126,7 @@ static void propose(struct drafter *d, struct draft_ask *asks, int32_t n) {
         asks[i].n = asks[i].kind = 0;
         if (f->is_lost || !follow(m, f, &asks[i])) asks[i].most = 0;
     }
-    while (step(m, asks, n)) {}
+    while (run_step(m, asks, n)) {}
 }
 
 static const struct draft_type draft_model =

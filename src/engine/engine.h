@@ -6,7 +6,7 @@
  *
  * (1) Two threads know an engine. One turns it: engine_turn, engine_wait. The other owns the jobs: engine_submit, engine_next_ready, and the
  *     functions of job.h. Both may be the same thread.
- * (2) notify is called from the turning thread and may only wake somebody.
+ * (2) notify is called from the turning thread, without the engine's lock. It may wake somebody, and must not wait for long.
  * (3) What a job gets does not depend on what else is in the batch (on the CPU bit for bit).
  * (4) Steps run under a memory guard in debug builds: nothing allocates while the device computes.
  * (5) An error of one job ends that job. Only an error of the device ends a step, and all jobs with it.

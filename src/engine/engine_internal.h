@@ -10,7 +10,7 @@
 #include "os/os.h"
 #include "text/output/chain.h"
 
-enum { BOX_TOKENS_MAX = 4096, BOX_BYTES_MAX = 1 << 20 }; /* events that nobody took; more cancel the job */
+enum { MAILBOX_TOKENS_MAX = 4096, MAILBOX_BYTES_MAX = 1 << 20 }; /* events that nobody took; more cancel the job */
 
 struct token_list {
     struct job_token *p;

@@ -35,7 +35,7 @@ static void put_text(struct job *j) {
     struct mailbox *b = &j->mailboxes[j->i_mailbox];
     output_pieces_append(&b->pieces, &j->pieces);
     output_pieces_clear(&j->pieces);
-    if (j->n_pending > BOX_TOKENS_MAX || b->pieces.text.n > BOX_BYTES_MAX) j->is_full = true;
+    if (j->n_pending > MAILBOX_TOKENS_MAX || b->pieces.text.n > MAILBOX_BYTES_MAX) j->is_full = true;
 }
 
 /* With the lock held. */

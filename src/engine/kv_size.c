@@ -6,7 +6,8 @@ uint64_t kv_position_bytes(const struct backend *be, const struct kv_class *k) {
     uint64_t each = be->type->kv_number_bytes ? (uint64_t)be->type->kv_number_bytes(be, k) : sizeof(float),
              numbers = (uint64_t)(k->k_width + k->v_width);
     uint64_t per_head = be->kv_bits ? numbers * (uint64_t)be->kv_bits / 8 + 2 * sizeof(float) : numbers * each;
-    return (uint64_t)k->n_layers * (uint64_t)k->heads * per_head;
+    uint64_t aside = be->type->kv_aside_bytes && k->n_layers ? (uint64_t)be->type->kv_aside_bytes(be, k) : 0;
+    return (uint64_t)k->heads * ((uint64_t)k->n_layers * per_head + aside);
 }
 
 uint64_t kv_state_bytes(const struct kv_layout *l) {

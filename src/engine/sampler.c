@@ -253,23 +253,23 @@ static bool wants_xtc(const struct sampler_params *p) {
     return p->xtc_probability > 0 && p->xtc_threshold <= 0.5f;
 }
 
-struct step {
+struct stage {
     bool (*wanted)(const struct sampler_params *p);
     void (*run)(struct chain *s);
 };
 
 /* The chain, in this order. What shapes logits finds the candidates by id; what cuts gets none that are masked. */
-static const struct step shaping[] = {{wants_bias, add_bias},
-                                      {penalizes_seen, penalize_seen},
-                                      {penalizes_counted, penalize_counted},
-                                      {wants_dry, penalize_repetition},
-                                      {NULL, NULL}};
-static const struct step cuts[] = {{wants_top_k, cut_top_k}, {wants_typical, cut_typical}, {wants_top_p, cut_top_p},
-                                   {wants_min_p, cut_min_p}, {wants_xtc, cut_top_choices}, {NULL, NULL}};
+static const struct stage shaping[] = {{wants_bias, add_bias},
+                                       {penalizes_seen, penalize_seen},
+                                       {penalizes_counted, penalize_counted},
+                                       {wants_dry, penalize_repetition},
+                                       {NULL, NULL}};
+static const struct stage cuts[] = {{wants_top_k, cut_top_k}, {wants_typical, cut_typical}, {wants_top_p, cut_top_p},
+                                    {wants_min_p, cut_min_p}, {wants_xtc, cut_top_choices}, {NULL, NULL}};
 
-static void run_steps(struct chain *s, const struct step *steps) {
-    for (; steps->run; steps++)
-        if (steps->wanted(s->p)) steps->run(s);
+static void run_stages(struct chain *s, const struct stage *stages) {
+    for (; stages->run; stages++)
+        if (stages->wanted(s->p)) stages->run(s);
 }
 
 /* ---- the draw ------------------------------------------------------------------------------------------------------ */
@@ -338,7 +338,7 @@ static int32_t draw_mirostat(struct chain *s, double temperature) {
 static int32_t draw(struct chain *s, bool *is_drawn) {
     *is_drawn = false;
     if (!draws(s->p)) return candidates_first(&s->c);
-    if (s->p->mirostat == 0) run_steps(s, cuts);
+    if (s->p->mirostat == 0) run_stages(s, cuts);
     double temperature = temperature_of(s);
     if (temperature <= 0) return candidates_first(&s->c);
     candidates_weigh(&s->c, temperature);
@@ -406,7 +406,7 @@ static void shape(struct chain *s) {
     if (!is_shaped(s->p) && !in->n_never) return;
     s->saves = count_changes(s) <= w->vocab / SAVED_SHARE;
     if (!s->saves) s->x = memcpy(w->x, in->logits, (size_t)w->vocab * sizeof *w->x);
-    run_steps(s, shaping);
+    run_stages(s, shaping);
     for (int32_t i = 0; i < in->n_never; i++) {
         save(s, in->never[i]);
         s->x[in->never[i]] = -INFINITY;

@@ -58,7 +58,7 @@ void schedule_end_all(struct engine *e, enum job_finish finish, const struct err
 /* ---- admission -------------------------------------------------------------------------------------------------------- */
 
 /* Gives a job its sequence: tables sized for the longest it may become. */
-static bool place(struct engine *e, struct job *j) {
+static bool give_place(struct engine *e, struct job *j) {
     if (!sequence_init(&j->seq, &e->runner.kv, j->n_limit + 1)) return false;
     for (int32_t i = 0; i < j->spec.n_tokens; i++) sequence_append(&j->seq, j->spec.tokens[i]);
     j->seq.n_prompt = j->spec.n_tokens;
@@ -142,7 +142,7 @@ void schedule_admit(struct engine *e) {
             continue;
         }
         if (e->n_running > 0 && !fits(e, (j->is_placed ? j->seq.n_tokens : j->spec.n_tokens) + 1)) return;
-        if (!j->is_placed && !place(e, j)) return;
+        if (!j->is_placed && !give_place(e, j)) return;
         remove_link(e, link);
         attach(e, j);
         j->is_running = true;

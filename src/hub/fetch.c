@@ -82,7 +82,7 @@ static bool show_check(void *user, uint64_t done, uint64_t total) {
 static int plan(struct fetch *f, struct fetch_result *out, uint64_t *out_need, struct err *err) {
     const struct fetch_options *o = f->options;
     struct check_view view = {.fetch = f};
-    struct watch watch = {.step = show_check, .user = &view, .total = f->repo->total_bytes};
+    struct watch watch = {.tell = show_check, .user = &view, .total = f->repo->total_bytes};
     meter_begin(&view.meter, watch.total, 0, o->quiet);
     f->items = arena_new(&f->arena, struct item, f->repo->n_files + 1);
     for (size_t i = 0; i < f->repo->n_files; i++) {
@@ -144,7 +144,7 @@ static void show(struct fetch *f, struct meter *p) {
     have = have < p->total ? have : p->total;
     meter_update(p, have);
     struct watch *w = f->options->watch;
-    if (w) w->step(w->user, have, p->total);
+    if (w) w->tell(w->user, have, p->total);
 }
 
 static int run_threads(struct fetch *f, struct meter *p, struct err *err) {

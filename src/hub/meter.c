@@ -83,8 +83,8 @@ void meter_update(struct meter *p, uint64_t have) {
         return;
     }
     int percent = p->total ? (int)((double)have * 100 / (double)p->total) : 100;
-    bool step = percent / 10 > p->told_percent / 10 && now - p->drawn_ns > UINT64_C(1000000000);
-    if (!step && now - p->drawn_ns < TELL_S * UINT64_C(1000000000)) return;
+    bool is_tenth = percent / 10 > p->told_percent / 10 && now - p->drawn_ns > UINT64_C(1000000000);
+    if (!is_tenth && now - p->drawn_ns < TELL_S * UINT64_C(1000000000)) return;
     tell(p, have);
     p->told_percent = percent;
     p->drawn_ns = now;

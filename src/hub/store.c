@@ -75,17 +75,17 @@ int store_lock(struct arena *a, const char *models_dir, const struct repo_name *
 
 /* By the manifest: the first thing that is wrong, and how many more. */
 static int check_manifest(struct arena *a, const char *dir, const struct manifest *m, struct watch *watch, struct err *err) {
-    struct err first = {0}, one;
+    struct err first = {0}, why;
     size_t n_bad = 0;
     for (size_t i = 0; i < m->n_files && watch; i++)
         if (m->files[i].sha256[0]) watch->total += m->files[i].size;
     for (size_t i = 0; i < m->n_files; i++) {
         const struct hub_file *f = &m->files[i];
-        int code = hub_file_check(str_fmt(a, "%s/%.*s", dir, STR_ARG(f->name)).p, f, watch, &one);
-        if (code == ERR_ECANCELLED) return err_set(err, code, "%s", one.msg);
-        if (code == ERR_OK && !m->complete && !m->have[i]) code = err_set(&one, ERR_EFORMAT, "%.*s is not verified yet", STR_ARG(f->name));
-        if (code == ERR_ENOTFOUND) err_set(&one, ERR_EFORMAT, "%.*s is missing", STR_ARG(f->name));
-        if (code && n_bad++ == 0) first = one;
+        int code = hub_file_check(str_fmt(a, "%s/%.*s", dir, STR_ARG(f->name)).p, f, watch, &why);
+        if (code == ERR_ECANCELLED) return err_set(err, code, "%s", why.msg);
+        if (code == ERR_OK && !m->complete && !m->have[i]) code = err_set(&why, ERR_EFORMAT, "%.*s is not verified yet", STR_ARG(f->name));
+        if (code == ERR_ENOTFOUND) err_set(&why, ERR_EFORMAT, "%.*s is missing", STR_ARG(f->name));
+        if (code && n_bad++ == 0) first = why;
     }
     if (n_bad == 0) return ERR_OK;
     if (n_bad == 1) return err_set(err, ERR_EFORMAT, "%s", first.msg);

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 struct watch {
-    bool (*step)(void *user, uint64_t done, uint64_t total); /* false: end it */
+    bool (*tell)(void *user, uint64_t done, uint64_t total); /* false: end it */
     void *user;
     uint64_t done, total; /* bytes */
 };
@@ -17,7 +17,7 @@ struct watch {
 static inline int watch_add(struct watch *w, uint64_t n, struct err *err) {
     if (!w) return ERR_OK;
     w->done += n;
-    return w->step(w->user, w->done, w->total) ? ERR_OK : err_set(err, ERR_ECANCELLED, "stopped");
+    return w->tell(w->user, w->done, w->total) ? ERR_OK : err_set(err, ERR_ECANCELLED, "stopped");
 }
 
 #endif

@@ -10,12 +10,10 @@ struct mlxcel_job *lib_job_create(struct mlxcel_model *m, struct err *err) {
         return NULL;
     }
     j->model = m;
-    j->news = os_cond_create();
     return j;
 }
 
 void lib_job_drop(struct mlxcel_job *j) {
-    os_cond_destroy(j->news);
     arena_free(&j->scratch);
     mem_free(j);
 }
@@ -26,6 +24,7 @@ static void list_job(struct mlxcel_job *j) {
     if (m->newest) m->newest->newer = j;
     m->newest = j;
     m->n_holders++;
+    j->i_bell = m->i_bell++ % LIB_BELLS;
 }
 
 static void unlist_called(struct mlxcel_job *j) {
@@ -88,7 +87,7 @@ void mlxcel_job_free(mlxcel_job *j) {
         os_mutex_unlock(m->lock);
         return;
     }
-    while (j->in_call) os_cond_wait(j->news, m->lock);
+    while (j->in_call) lib_job_await(j, 0);
     bool gone = lib_job_destroy(j);
     os_mutex_unlock(m->lock);
     if (gone) lib_model_destroy(m);
@@ -204,7 +203,7 @@ static bool put_end(struct mlxcel_job *j) {
 static bool (*const parts[])(struct mlxcel_job *j) = {put_progress, put_tokens, put_piece, put_end};
 enum { PART_PIECE = 2, PART_END = 3 };
 
-bool lib_job_step(struct mlxcel_job *j) {
+bool lib_job_next(struct mlxcel_job *j) {
     if (j->is_over) return true;
     if (!j->has_events && !j->is_ready) return false;
     if (!j->has_events) {
@@ -221,7 +220,7 @@ bool lib_job_step(struct mlxcel_job *j) {
         if (!has || j->part != PART_PIECE) j->part++;
         if (has) return true;
     }
-    return lib_job_step(j); /* there may be more already */
+    return lib_job_next(j); /* there may be more already */
 }
 
 /* ---- waiting ------------------------------------------------------------------------------------------------------------ */
@@ -233,12 +232,8 @@ static uint64_t deadline_of(int32_t timeout_ms) {
 
 /* With the lock held: until the engine has events; false: the time has passed. */
 static bool wait_ready(struct mlxcel_job *j, uint64_t deadline_ns) {
-    while (!j->is_ready) {
-        uint64_t now = os_clock_ns();
-        if (deadline_ns == 0) os_cond_wait(j->news, j->model->lock);
-        else if (now >= deadline_ns) return false;
-        else os_cond_wait_ms(j->news, j->model->lock, (int)((deadline_ns - now + 999999) / 1000000));
-    }
+    while (!j->is_ready)
+        if (!lib_job_await(j, deadline_ns)) return false;
     return true;
 }
 
@@ -270,8 +265,8 @@ static int next(mlxcel_job *j, int32_t timeout_ms, mlxcel_event *event, struct e
     TRY(lib_events_check("mlxcel_next", err));
     uint64_t deadline = deadline_of(timeout_ms);
     os_mutex_lock(j->model->lock);
-    bool has = lib_job_step(j);
-    while (!has && wait_ready(j, deadline)) has = lib_job_step(j);
+    bool has = lib_job_next(j);
+    while (!has && wait_ready(j, deadline)) has = lib_job_next(j);
     os_mutex_unlock(j->model->lock);
     mlxcel_event none;
     mlxcel_event_init(&none, sizeof none);

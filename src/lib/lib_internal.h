@@ -4,7 +4,8 @@
  *
  * (1) model->lock is held while jobs are submitted, taken, cancelled and released, and while their handles change. Nothing that waits or
  *     computes for long is done with it: constraints are compiled and texts encoded before.
- * (2) The model's events thread alone asks which jobs have events. It wakes whoever waits for one, or calls the job's callback, without the lock.
+ * (2) The engine's thread asks which jobs have events, with the lock. It wakes whoever waits for one, and lists jobs that have a callback for the
+ *     model's events thread, which calls them without the lock.
  * (3) A model lives until it is closed and the last of its jobs is freed.
  */
 #ifndef MLXCEL_LIB_INTERNAL_H
@@ -17,16 +18,21 @@
 
 #include <stdatomic.h>
 
+enum { LIB_BELLS = 64 };
+
 struct mlxcel_model {
     struct arena arena; /* strings of the options */
     struct service *service;
     const char *template; /* its source; "": it has none */
     struct device *device;
     struct os_thread *thread; /* of events */
-    _Atomic uint32_t n_news;  /* grows whenever the service has something to tell */
+    _Atomic uint32_t n_news;  /* grows when it is loaded, and when there is something to call */
+    atomic_bool is_open;      /* it is loaded, and may have jobs */
     mlxcel_progress_fn progress;
     void *progress_user;
     struct os_mutex *lock;
+    _Atomic uint32_t bells[LIB_BELLS];       /* words that readers wait on; jobs share them in turn, and they outlive any job */
+    uint32_t i_bell;                         /* of the next job */
     struct mlxcel_job *newest;               /* all jobs that are not freed */
     struct mlxcel_job *called, **called_end; /* those whose callback has something to hear */
     int32_t n_holders;                       /* whoever opened it, and each job */
@@ -37,11 +43,12 @@ struct mlxcel_job {
     struct mlxcel_model *model;
     struct job *job; /* the engine's; NULL: the model was closed */
     struct mlxcel_job *older, *newer, *next_called;
-    struct os_cond *news;
+    uint32_t i_bell;
     mlxcel_event_fn on_event; /* NULL: mlxcel_next */
     void *user;
     bool wants_tokens, wants_logprobs, wants_progress;
     bool is_ready;   /* the engine has events for it */
+    bool is_awaited; /* somebody waits on its bell */
     bool is_called;  /* it stands in the list of those to be called */
     bool in_call;    /* its callback runs */
     bool is_freed;   /* by its own callback */
@@ -114,7 +121,7 @@ void lib_job_drop(struct mlxcel_job *j); /* one that was not submitted */
 /* Waits for the end of a job that has no answer, and gives its events. An end that is no success is an error. */
 int lib_job_wait(struct mlxcel_job *j, struct job_events *out, struct err *err);
 /* The next of the events that were taken, into j->last; false: there is none. */
-bool lib_job_step(struct mlxcel_job *j);
+bool lib_job_next(struct mlxcel_job *j);
 /* With the lock held. True: nobody holds the model any more, and lib_model_destroy is the next. */
 bool lib_job_destroy(struct mlxcel_job *j);
 /* Without the lock; it was closed before. */
@@ -122,11 +129,21 @@ void lib_model_destroy(struct mlxcel_model *m);
 
 /* The events thread. */
 void lib_events_run(void *model);
+/* Wakes it, or whoever waits until the model is loaded. */
+void lib_events_wake(struct mlxcel_model *m);
+/* From the service's thread: it is loaded, or jobs have events. */
 void lib_events_notify(void *model);
 /* Refuses a function that waits, inside of a callback, which everything that it waits for would wait for. */
 int lib_events_check(const char *function, struct err *err);
 /* With the lock held: the job is handed to the events thread. */
 void lib_events_call(struct mlxcel_job *j);
+/* With the lock held: waits until somebody rings for the job, or until the time (os_clock_ns; 0: never). It may come back for nothing. False: the
+ * time has passed. */
+bool lib_job_await(struct mlxcel_job *j, uint64_t deadline_ns);
+/* With the lock held: whoever waits for the job's news is to look again. The result is its bell as a bit; lib_events_ring wakes those who wait on these.
+ * Without the lock, since it is the first thing that they want. */
+uint64_t lib_job_news(struct mlxcel_job *j);
+void lib_events_ring(struct mlxcel_model *m, uint64_t bells);
 /* Whether this thread is in the callback of this job; j NULL: of any. */
 bool lib_events_inside(const struct mlxcel_job *j);
 

@@ -91,6 +91,7 @@ static int open_model(struct mlxcel_model *m, const mlxcel_model_options *given,
     TRY(service_open(&service, &m->service, err));
     TRY(wait_loaded(m, err));
     m->template = str_cstr(&m->arena, service_template(m->service));
+    atomic_store(&m->is_open, true);
     return os_thread_start(&m->thread, lib_events_run, m, "events", err);
 }
 
@@ -117,16 +118,18 @@ int32_t mlxcel_model_open(const mlxcel_model_options *options, mlxcel_model **ou
 
 /* ---- closing ------------------------------------------------------------------------------------------------------------ */
 
-/* Jobs that nobody has freed end now; whoever waits for one is told. What was taken of their events lies in the engine's memory and goes with it. */
-static void end_jobs(struct mlxcel_model *m) {
+/* Jobs that nobody has freed end now; whoever waits for one is woken by the bells that are returned. What was taken of their events lies in the engine's memory and goes with it. */
+static uint64_t end_jobs(struct mlxcel_model *m) {
+    uint64_t bells = 0;
     for (struct mlxcel_job *j = m->newest; j; j = j->older) {
         if (j->job) job_release(j->job);
         j->job = NULL;
         j->has_events = false;
         j->is_ready = true;
         if (j->on_event) lib_events_call(j);
-        os_cond_broadcast(j->news);
+        bells |= lib_job_news(j);
     }
+    return bells;
 }
 
 void mlxcel_model_close(mlxcel_model *m) {
@@ -137,9 +140,10 @@ void mlxcel_model_close(mlxcel_model *m) {
     }
     os_mutex_lock(m->lock);
     m->quits = true;
-    end_jobs(m);
+    uint64_t bells = end_jobs(m);
     os_mutex_unlock(m->lock);
-    lib_events_notify(m);
+    lib_events_ring(m, bells);
+    lib_events_wake(m);
     if (m->thread) os_thread_join(m->thread);
     service_close(m->service);
     lib_device_release(m->device);

@@ -24,7 +24,7 @@ int lib_store_options(struct arena *a, const mlxcel_store *given, struct lib_dow
     mlxcel_store_init(&s, sizeof s);
     TRY(lib_options_read(&s, sizeof s, given, "mlxcel_store", err));
     const char *home = os_home_dir();
-    download->watch = (struct watch){.step = on_bytes, .user = download};
+    download->watch = (struct watch){.tell = on_bytes, .user = download};
     *out = (struct store_options){.models_dir = keep(a, s.models_dir), .watch = &download->watch};
     out->hub = (struct hub_options){.endpoint = s.hub ? keep(a, s.hub) : HUB,
                                     .cacert = keep(a, s.cacert),

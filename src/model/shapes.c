@@ -2,7 +2,7 @@
 #include "model/shapes.h"
 
 const struct model_shape *model_shape_find(struct str name, struct err *err) {
-    char known[300] = "";
+    char known[400] = "";
     for (int32_t i = 0; i < model_n_shapes; i++) {
         if (str_is(name, model_shapes[i].name)) return &model_shapes[i];
         size_t n = strlen(known);

@@ -23,11 +23,11 @@ static int encode(struct call *c, struct generation *g, struct str input_text, c
     struct err err;
     struct str rendered;
     yyjson_val *input;
-    struct service_pictures made = {0};
-    if (pictures->n && service_pictures(c->service, &c->arena, pictures->files, pictures->n, &made, &err))
+    struct service_pictures encoded = {0};
+    if (pictures->n && service_pictures(c->service, &c->arena, pictures->files, pictures->n, &encoded, &err))
         return err.code == ERR_EMEMORY ? api_fail_err(&c->error, &err, NULL) : api_fail(&c->error, 400, NULL, "messages", "%s", err.msg);
     int code = json_parse(&c->arena, input_text, "messages", JSON_STRICT, &input, &err);
-    if (!code) code = service_encode_pictures(c->service, &c->arena, input, &made, &g->prompts[0].ids, &rendered, &g->params.job, &err);
+    if (!code) code = service_encode_pictures(c->service, &c->arena, input, &encoded, &g->prompts[0].ids, &rendered, &g->params.job, &err);
     if (code == ERR_EMEMORY) return api_fail_err(&c->error, &err, NULL);
     if (code) return api_fail(&c->error, 400, "chat_template_error", "messages", "the chat template refused the messages: %s", err.msg);
     if (g->prompts[0].ids.n == 0) return api_fail(&c->error, 400, NULL, "messages", "the messages hold no text");

@@ -13,7 +13,7 @@
 
 #include <stdio.h>
 
-enum { TICK_MS = 1000, DRAIN_SECONDS = 30 };
+enum { TICK_MS = 1000, DRAIN_TICK_MS = 20, DRAIN_SECONDS = 30 };
 static const struct http_limits limits = {.head_bytes = 64 * 1024, .n_headers = 100};
 
 struct str server_new_id(struct server *s, struct arena *a, const char *prefix) {
@@ -114,8 +114,16 @@ static void on_http_closed(void *user) {
 static void close_all(struct server *s) {
     if (s->closing) return;
     s->closing = true;
+    uv_close((uv_handle_t *)&s->drain, NULL);
     uv_close((uv_handle_t *)&s->tick, NULL); /* signals are still caught: one more must not kill what is being put away */
     http_server_close(s->http, on_http_closed, s);
+}
+
+/* Ends the server as soon as nobody waits for an answer any more, or after DRAIN_SECONDS. */
+static void on_drain(uv_timer_t *timer) {
+    struct server *s = timer->data;
+    bool late = os_clock_ns() - s->drain_ns > (uint64_t)DRAIN_SECONDS * 1000000000;
+    if (late || (!s->calls && http_server_n_conns(s->http) == 0)) close_all(s);
 }
 
 static void begin_drain(struct server *s) {
@@ -123,6 +131,7 @@ static void begin_drain(struct server *s) {
     s->drain_ns = os_clock_ns();
     pull_stop(s);
     http_server_drain(s->http);
+    uv_timer_start(&s->drain, on_drain, 0, DRAIN_TICK_MS);
 }
 
 void server_end(struct server *s) {
@@ -188,9 +197,6 @@ static void on_tick(uv_timer_t *timer) {
         if (c->on_tick) c->on_tick(c, now);
     }
     models_turn(s);
-    if (!s->draining) return;
-    bool late = now - s->drain_ns > (uint64_t)DRAIN_SECONDS * 1000000000;
-    if (late || (!s->calls && http_server_n_conns(s->http) == 0)) close_all(s);
 }
 
 static void warn_of_strangers(const char *hosts) {
@@ -231,7 +237,8 @@ static void init_handles(struct server *s) {
     uv_loop_init(&s->loop);
     uv_async_init(&s->loop, &s->wake, on_wake);
     uv_timer_init(&s->loop, &s->tick);
-    s->wake.data = s->tick.data = s;
+    uv_timer_init(&s->loop, &s->drain);
+    s->wake.data = s->tick.data = s->drain.data = s;
     for (int i = 0; i < 3; i++) {
         uv_signal_init(&s->loop, &s->signals[i]);
         s->signals[i].data = s;

@@ -3,6 +3,7 @@
 
 #include "api/session_internal.h"
 #include "backend/cpu/pool.h"
+#include "backend/paths.h"
 #include "base/fmath.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -129,6 +130,21 @@ int bench_run(struct session *s, const struct bench_plan *plan, struct bench_res
         out->bandwidth = out->bytes_per_token * out->median_rate;
     }
     return ERR_OK;
+}
+
+int bench_slow_times(struct session *s, struct bench_times *out, struct err *err) {
+    enum { TIMES_DEPTH = 512, TIMES_NEW = 4 };
+    struct step_times times = {0};
+    struct span span;
+    int32_t room = session_context(s) - TIMES_NEW - 3;
+    struct bench_plan plan = {.which = {.n_new = TIMES_NEW, .n_batch = 1, .depth = room < TIMES_DEPTH ? room : TIMES_DEPTH}};
+    if (!s->backend->type->watch_times || room < 1) return err_set(err, ERR_EUNSUPPORTED, "only launches on a GPU are timed");
+    s->backend->type->watch_times(s->backend, &times);
+    int code = run_once(s, &plan, &span, err);
+    s->backend->type->watch_times(s->backend, NULL);
+    *out = (struct bench_times){times.prompt[0] > 0 ? times.prompt[1] / times.prompt[0] : 0,
+                                times.decode[0] > 0 ? times.decode[1] / times.decode[0] : 0};
+    return code;
 }
 
 /* ---- a text that is replayed ------------------------------------------------------------------------------------------ */

@@ -50,6 +50,13 @@ int bench_read_text(struct session *s, struct arena *a, const char *path, struct
 /* One warm-up run, then n_repeats timed ones. */
 int bench_run(struct session *s, const struct bench_plan *plan, struct bench_result *out, struct err *err);
 
+/* How much of the steps' time goes to reference rows of its backend: shares of a prompt of 512 tokens and of a few tokens behind it,
+ * each launch timed by itself. ERR_EUNSUPPORTED: the session runs elsewhere. */
+struct bench_times {
+    double prompt, decode;
+};
+int bench_slow_times(struct session *s, struct bench_times *out, struct err *err);
+
 /* A picture of made-up pixels through the tower of the options' model or shape, resizing and all; the first run is not timed. */
 struct bench_tower_plan {
     int32_t width, height, n_repeats;

@@ -7,6 +7,7 @@
 #include "hub/store.h"
 #include "os/cpu.h"
 #include "os/os.h"
+#include "tools/paths.h"
 
 #include <stdio.h>
 
@@ -153,4 +154,27 @@ void doctor_examine(struct arena *a, const struct store_options *store, const st
     examine_store(a, store, out);
     examine_gpu(a, out);
     examine_plugins(a, xla, out);
+}
+
+/* ---- a model ---------------------------------------------------------------------------------------------------- */
+
+int doctor_examine_model(struct arena *a, const struct session_options *o, struct doctor_report *r, struct err *err) {
+    struct device *gpu;
+    struct err why = {0};
+    struct paths_report report;
+    if (device_open(&cuda_backend, &(struct device_options){.name = o->device}, &gpu, &why)) {
+        add(r, "kernels", DOCTOR_OK, STR("no GPU to choose kernels for: the model runs on the CPU"), (struct str){0});
+        return ERR_OK;
+    }
+    int code = paths_examine(o, gpu, &report, err);
+    for (int i = 0; i < PATHS_STEPS && !code; i++) {
+        struct sb text = {0};
+        bool is_slow = paths_slow_share(&report.steps[i].paths) > PATHS_LIMIT;
+        paths_describe(&report.steps[i], &text);
+        add(r, "kernels", is_slow ? DOCTOR_NOTE : DOCTOR_OK, str_copy(a, sb_str(&text)),
+            is_slow ? STR("docs/slow-paths.md says what these kernels are and which other formats avoid them") : (struct str){0});
+        sb_free(&text);
+    }
+    device_release(gpu);
+    return code;
 }

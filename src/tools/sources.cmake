@@ -8,6 +8,7 @@ set(TOOLS_SOURCES
   src/tools/inspect.c
   src/tools/new_folder.c
   src/tools/parse.c
+  src/tools/paths.c
   src/tools/perplexity.c
   src/tools/probe.c
   src/tools/quantize.c

@@ -355,6 +355,10 @@ static void add_products(struct maker *m) {
         k = (struct check_case){.build = build_head_linear, .format = formats[f], .out = 24, .in = 128};
         NAME("head_linear %s %s", name, meta);
         add(m, k);
+        k.steps[0].rows[0] = 20;
+        k.n_steps = 1;
+        NAME("head_linear %s %s, 20 rows", name, meta);
+        add(m, k);
         k = (struct check_case){.build = build_experts,
                                 .format = formats[f],
                                 .out = 72,
@@ -523,12 +527,14 @@ static void add_experts(struct maker *m) {
 static void add_attention(struct maker *m) {
     /* q heads, kv heads, k width, v width, window, chunk, sinks, fused */
     static const int32_t shapes[][8] = {
-        {2, 2, 32, 32, 0, 0, 0, 0},   {4, 1, 64, 64, 0, 0, 0, 1},    {4, 2, 64, 64, 40, 0, 1, 0},  {6, 2, 80, 80, 0, 0, 0, 0},
-        {4, 4, 96, 96, 0, 32, 0, 0},  {8, 2, 128, 128, 0, 0, 0, 2},  {8, 1, 128, 128, 0, 0, 1, 1}, {3, 1, 128, 128, 70, 0, 0, 0},
-        {4, 2, 256, 256, 0, 0, 0, 0}, {5, 1, 256, 256, 0, 48, 1, 1}, {2, 1, 192, 128, 0, 0, 0, 0}, {4, 1, 576, 0, 0, 0, 0, 0},
-        {4, 1, 64, 64, 0, 0, 0, 1},   {4, 2, 128, 128, 0, 0, 0, 0},  {4, 1, 80, 0, 0, 0, 0, -5},   {2, 1, 128, 0, 0, 0, 0, -20},
+        {2, 2, 32, 32, 0, 0, 0, 0},   {4, 1, 64, 64, 0, 0, 0, 1},     {4, 2, 64, 64, 40, 0, 1, 0},  {6, 2, 80, 80, 0, 0, 0, 0},
+        {4, 4, 96, 96, 0, 32, 0, 0},  {8, 2, 128, 128, 0, 0, 0, 2},   {8, 1, 128, 128, 0, 0, 1, 1}, {3, 1, 128, 128, 70, 0, 0, 0},
+        {4, 2, 256, 256, 0, 0, 0, 0}, {5, 1, 256, 256, 0, 48, 1, 1},  {2, 1, 192, 128, 0, 0, 0, 0}, {4, 1, 576, 0, 0, 0, 0, 0},
+        {4, 1, 64, 64, 0, 0, 0, 1},   {4, 2, 128, 128, 0, 0, 0, 0},   {4, 1, 80, 0, 0, 0, 0, -5},   {2, 1, 128, 0, 0, 0, 0, -20},
+        {20, 1, 576, 0, 0, 0, 0, 0},  {12, 1, 128, 128, 70, 0, 1, 0}, {16, 1, 576, 0, 40, 0, 0, 0}, {6, 2, 96, 96, 0, 0, 1, 1},
+        {12, 1, 64, 64, 0, 0, 1, 0},
     };
-    static const float slopes[] = {[12] = 0.5f, [13] = -0.25f, [15] = 0}; /* below 0: in bf16 */
+    static const float slopes[] = {[12] = 0.5f, [13] = -0.25f, [20] = 0}; /* below 0: in bf16 */
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         CASE(.build = build_attn, .f = {0.125f, i % 3 == 2 ? 5.0f : 0, i == 7 ? 0.1f : 0, i < 12 ? 0 : slopes[i]}, .slack = 1);
         memcpy(k.p, shapes[i], sizeof k.p);
@@ -635,6 +641,22 @@ int32_t check_cases(struct check_case *out, int32_t most, bool quick) {
     if (!quick) add_shapes(&m);
     m.n += check_picture_cases(out + m.n, most - m.n);
     return m.n;
+}
+
+int32_t check_kv8_cases(struct check_case *out, int32_t most, bool quick) {
+    struct maker m = {out, 0, most, quick};
+    int32_t n = 0;
+    add_attention(&m);
+    add_blocks(&m);
+    for (int32_t i = 0; i < m.n; i++) {
+        struct err err;
+        struct kv_class k = {.heads = out[i].p[1], .k_width = out[i].p[2], .v_width = out[i].p[3]};
+        if (backend_kv_check(8, &k, &err)) continue;
+        struct check_case c = out[i];
+        snprintf(c.name, sizeof c.name, "kv8 %.80s", out[i].name);
+        out[n++] = c;
+    }
+    return n;
 }
 
 int32_t check_shape_cases(struct check_case *out, int32_t most) {

@@ -54,6 +54,8 @@ struct tensor check_input(struct check *c, struct oplist *l, int64_t width, uint
 
 /* All cases, into an array of at most `most`; quick: few and small ones, for the emulator. */
 int32_t check_cases(struct check_case *out, int32_t most, bool quick);
+/* Those with a cache, for one of 8 bits. */
+int32_t check_kv8_cases(struct check_case *out, int32_t most, bool quick);
 /* Those of pictures. */
 int32_t check_picture_cases(struct check_case *out, int32_t most);
 /* Those of tests/shapes.list alone. */

@@ -213,6 +213,11 @@ def check_bench():
         check(all(r.returncode == 0 for r in same) and same[0].stdout == same[1].stdout, f"experts, written and made up: {same}")
     r = run("bench", "--shape", "no-such-shape")
     check(r.returncode == 2 and "qwen3-0.6b" in r.stderr, f"a wrong shape lists the known ones: {r.returncode} {r.stderr}")
+    for shape in r.stderr.partition("known are ")[2].strip().split(", "):  # every tensor of a shape has its place in a step
+        r = run("trace", "--shape", shape, "--bits", "6")
+        check(r.returncode == 0 and "argmax" in r.stdout, f"a step of {shape}: {r.stderr}")
+    r = run("trace", "--shape", "gpt-oss-20b", "--bits", "8")
+    check("mxfp4" in r.stdout and "affine 8-bit g64" in r.stdout, "experts of mxfp4 whatever the bits are")
 
 
 def check_memory():

@@ -3,7 +3,7 @@
 models, sampled texts beside the CPU's, compute-sanitizer, and the Windows program under Wine. Runs from a build folder alone, so that its programs can be carried to a
 machine with a GPU.
 
-usage: test_cuda.py BUILD DATA [--parts check,one,exact,close,depth,models,seeds,sanitize,wine] [--out DIR] [--jobs N] [--only TEXT]
+usage: test_cuda.py BUILD DATA [--parts check,one,exact,close,kv8,depth,models,seeds,sanitize,wine] [--out DIR] [--jobs N] [--only TEXT]
                     [--exe MLXCEL.EXE --bridge FOLDER --prefix FOLDER]
 
 BUILD holds mlxcel, checkkern, cuda_one and golden_tests; DATA holds golden/, golden2/, tiny/ and models/. BRIDGE and PREFIX are those of test_wine_gpu.sh
@@ -21,7 +21,8 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PARTS = ["check", "one", "exact", "close", "depth", "models", "seeds", "sanitize", "wine"]
+PARTS = ["check", "one", "exact", "close", "kv8", "depth", "models", "seeds", "sanitize", "wine"]
+KV8 = ["llama", "llama-q4-g64", "llama-hd80", "llama-hd128-gqa8", "llama-q8-g64", "gemma2", "gemma3", "gemma3-q4-g64", "qwen3-q4-g64", "qwen3_moe-q4-g64", "gpt_oss", "mistral"]
 DEPTH = ["llama", "qwen3", "llama-hd128-gqa8", "gemma3", "deepseek_v3", "gpt_oss", "qwen3-q4-g64", "mamba2", "qwen3_5"]
 # one fixture per mixer: attention, sliding attention with sinks, latent attention, conv, scan, ssd, delta, lightning
 SANITIZE = ["qwen3-q4-g64", "gpt_oss", "deepseek_v2", "lfm2", "mamba", "mamba2", "qwen3_5", "minimax"]
@@ -161,6 +162,13 @@ def part_close(t, a):
     rows.sort(reverse=True)
     print("  largest: " + ", ".join(f"{n} rms {r:.1e} sd KL {k:.1e}" for r, k, n in rows[:5]))
     print(f"  {left_out} of {positions} positions of models with experts left out: a router within 0.05 of another choice")
+
+
+def part_kv8(t, a):
+    """The cache of 8 bits, in both precisions, against the exact CPU path with its own cache."""
+    names = fixtures_named(a, KV8)
+    for precision in ("exact", "auto"):
+        golden_many(t, a, f"kv8-{precision}", names, ["--precision", precision, "--close", "--kv-bits", "8"])
 
 
 def part_depth(t, a):

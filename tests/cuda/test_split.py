@@ -61,7 +61,7 @@ def check_tokens(build, folder, cpu_text):
 
 def check_refusals(build, folder):
     for options, words, code in ((["--gpu-layers", "7", "--gpu-memory", "194M"], "--gpu-layers 0 fits", 1), (["--cpu-experts", "2"], "this model has no experts", 2),
-                                 (["--gpu-layers", "many"], "neither a number of layers nor auto", 2), (["--gpu-layers", "2", "--kv-bits", "8"], "--kv-bits 8 is for the CPU", 2)):
+                                 (["--gpu-layers", "many"], "neither a number of layers nor auto", 2), (["--gpu-layers", "2", "--kv-bits", "4"], "--kv-bits 4 is for the CPU", 2)):
         rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda", *options], folder)
         yield f"refused: {' '.join(options)}", rc == code and not out and words in err, f"{rc} {out} {err}"
     rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cpu", "--gpu-layers", "2"])

@@ -18,7 +18,6 @@ import jsonschema
 
 
 MIN_ENDED = 0.9
-MAX_UNKNOWN = 0.005  # the walker's search for a completion is a simple one
 
 
 def parse(text):
@@ -92,6 +91,8 @@ def main():
                 times += walk["mask_us"]
                 if not walk["ended"] and "rest" not in walk:
                     unknown += 1
+                    failed += 1
+                    print(f"FAILED {row['name']}: no completion was found for {text[:300]}")
                     continue
                 why = first_error(check, text)
                 passed += why is None
@@ -107,12 +108,11 @@ def main():
         print(f"masks: {len(times)}, mean {sum(times) / len(times):.1f} us, half {share(times, .5):.1f}, 99 % {share(times, .99):.1f},"
               f" 99.9 % {share(times, .999):.1f}, most {times[-1]:.1f}")
         print(f"compile: half {share(compiles, .5):.2f} ms, nine of ten {share(compiles, .9):.2f}, most {compiles[-1]:.1f}")
-    for good, what in ((ended >= MIN_ENDED * (ended + cut), f"only {ended} of {ended + cut} texts ended by themselves"),
-                       (unknown <= MAX_UNKNOWN * (ended + cut), f"no completion was found for {unknown} of {cut} texts that were cut")):
-        passed += good
-        failed += not good
-        if not good:
-            print(f"FAILED {what}")
+    enough = ended >= MIN_ENDED * (ended + cut)
+    passed += enough
+    failed += not enough
+    if not enough:
+        print(f"FAILED only {ended} of {ended + cut} texts ended by themselves")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -5,9 +5,11 @@
  * Each line of standard input is {"schema": ...}, {"gbnf": ...}, {"regex": ...} or {"json_object": true}. Each walk draws tokens from
  * the mask, with a bias towards those that close strings, lists and objects. A line of output is {"refused": why} or {"walks": [...],
  * "compile_us"}; a walk is {"text", "ended", "tokens", "mask_us"}, and one that was cut also has "rest": bytes that complete it
- * (absent where the search for them fails).
+ * (complete.c; absent where the search for them fails).
  * N_VOCAB is the length of the logits, where that is more than the tokenizer has. With PASSES above 1 the same tokens are taken again with a fresh machine, and mask_us is the least time of all passes. A state without a
  * way on, a token that the mask allows and the match does not take (or the other way round) is an error that ends the program. */
+#include "complete.h"
+
 #include "api/tokenizer_files.h"
 #include "base/json.h"
 #include "base/rng.h"
@@ -23,6 +25,8 @@ struct walker {
     size_t n_vocab;
     int32_t eos;
     bool *closes; /* [size] */
+    int32_t *odd; /* tokens with white space and more than a word, quotes or backslashes: masks have ways of their own for those */
+    size_t n_odd;
     uint32_t *bits;
     int32_t *allowed;
     uint64_t seed, draw;
@@ -48,6 +52,15 @@ static bool is_closer(struct str bytes) {
     return closes;
 }
 
+static bool is_odd(struct str bytes) {
+    size_t n = 0, spaces = 0;
+    for (size_t i = 0; i < bytes.n; i++) {
+        n += memchr("\"\\\n\t\r{}[],:", bytes.p[i], 11) != NULL;
+        spaces += bytes.p[i] == ' ';
+    }
+    return n > 0 || spaces > 1;
+}
+
 static size_t list_allowed(struct walker *w, bool closers) {
     size_t n = 0;
     for (size_t i = 0; i < gram_mask_words(w->vocab); i++)
@@ -60,8 +73,8 @@ static size_t list_allowed(struct walker *w, bool closers) {
 
 /* What the mask says and what the match does must be the same; a few tokens are tried at each step. */
 static void check_some(struct walker *w, struct gram_match *m, struct str text) {
-    for (int i = 0; i < 8; i++) {
-        int32_t id = (int32_t)draw(w, w->n_vocab);
+    for (int i = 0; i < 16; i++) {
+        int32_t id = i % 2 && w->n_odd ? w->odd[draw(w, w->n_odd)] : (int32_t)draw(w, w->n_vocab);
         bool is_allowed = w->bits[id / 32] >> id % 32 & 1;
         if (gram_match_token(m, id) != is_allowed) die("mask and match disagree", text);
         if (is_allowed) gram_match_back(m, 1);
@@ -103,136 +116,6 @@ static void repeat(struct walker *w, struct gram_machine *machine, struct walk *
     gram_match_free(&m);
 }
 
-/* ---- completing a text that was cut -------------------------------------------------------------------------------------- */
-
-static bool has_byte(const uint32_t bits[8], int b) {
-    return bits[b / 32] >> b % 32 & 1;
-}
-
-static bool has_any(const uint32_t bits[8], const char *bytes) {
-    for (; *bytes; bytes++)
-        if (has_byte(bits, (uint8_t)*bytes)) return true;
-    return false;
-}
-
-/* A JSON text that is so far `text` and then `rest` is inside a string or a name. */
-static bool in_string_after(struct str text, struct str rest) {
-    bool is_inside = false;
-    for (size_t i = 0; i < text.n + rest.n; i++) {
-        char c = i < text.n ? text.p[i] : rest.p[i - text.n];
-        if (c == '"') is_inside = !is_inside;
-        else if (c == '\\') i++;
-    }
-    return is_inside;
-}
-
-/* Inside a number that may not end yet. */
-static bool in_number(const uint32_t bits[8]) {
-    return has_any(bits, "0123456789") && !has_any(bits, "\",:}]ntf[{");
-}
-
-struct reached {
-    uint32_t state, before;
-    char byte;
-};
-
-enum { MAX_REACHED = 1 << 11, MAX_REST_BYTES = 20000, MAX_TRIES = 2, MAX_SEARCHES = 100 };
-
-static bool was_reached(uint32_t *slots, const struct reached *list, uint32_t state, uint32_t n) {
-    uint32_t at = (uint32_t)hash_mix(state) & (2 * MAX_REACHED - 1);
-    for (; slots[at]; at = (at + 1) & (2 * MAX_REACHED - 1))
-        if (list[slots[at] - 1].state == state) return true;
-    slots[at] = n + 1;
-    return false;
-}
-
-/* The shortest way to where the string or number may end, breadth first; without escapes. `skip` ends are passed over. The last of it
- * in list[result]. */
-static uint32_t search_end(struct gram_match *m, struct reached *list, uint32_t *slots, bool in_string, uint64_t skip) {
-    uint32_t n = 1, last = UINT32_MAX;
-    list[0] = (struct reached){m->state, 0, 0};
-    was_reached(slots, list, m->state, 0);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t bits[8];
-        m->state = list[i].state;
-        gram_match_next_bytes(m, bits);
-        if (in_string ? has_byte(bits, '"') : gram_match_may_end(m) || has_any(bits, ",}]")) last = i;
-        if (last == i && !skip--) return i;
-        for (int b = 0x20; b < 256 && n < MAX_REACHED; b++) {
-            char byte = (char)b;
-            if (!has_byte(bits, b) || b == '\\') continue;
-            m->state = list[i].state;
-            if (gram_match_bytes(m, str_n(&byte, 1)) != 1) return UINT32_MAX;
-            if (!was_reached(slots, list, m->state, n)) list[n++] = (struct reached){m->state, i, byte};
-        }
-    }
-    return last;
-}
-
-static bool finish_inside(struct gram_match *m, bool in_string, uint64_t skip, struct str text, struct sb *rest) {
-    struct reached *list = mem_alloc(MAX_REACHED * sizeof *list);
-    uint32_t *slots = mem_alloc(2 * MAX_REACHED * sizeof *slots);
-    uint32_t end = search_end(m, list, slots, in_string, skip);
-    if (end == UINT32_MAX) {
-        mem_free(list);
-        mem_free(slots);
-        return false;
-    }
-    m->state = list[end].state;
-    size_t from = rest->n;
-    for (uint32_t i = end; i; i = list[i].before) sb_putc(rest, list[i].byte);
-    for (size_t i = from, k = rest->n; i + 1 < k; i++, k--) {
-        char c = rest->p[i];
-        rest->p[i] = rest->p[k - 1];
-        rest->p[k - 1] = c;
-    }
-    if (in_string) {
-        sb_putc(rest, '"');
-        if (gram_match_bytes(m, STR("\"")) != 1) die("a quote is not taken", text);
-    }
-    mem_free(list);
-    mem_free(slots);
-    return true;
-}
-
-/* Bytes that complete the text: what closes first, then what is short; texts are the shortest, or one of `choices` short ones. False:
- * this simple way leads to no end. */
-static bool complete(struct walker *w, struct gram_match *m, uint64_t choices, struct str text, struct sb *rest) {
-    static const char order[] = "}],:ntf0123456789-.eE+\"[{";
-    for (int n_searches = 0; !gram_match_may_end(m);) {
-        uint32_t bits[8];
-        char byte = 0;
-        gram_match_next_bytes(m, bits);
-        bool in_string = in_string_after(text, sb_str(rest));
-        if (in_string || in_number(bits)) {
-            if (++n_searches > MAX_SEARCHES || !finish_inside(m, in_string, draw(w, choices), text, rest)) return false;
-            continue;
-        }
-        for (const char *p = order; *p && !byte; p++)
-            if (has_byte(bits, (uint8_t)*p)) byte = *p;
-        for (int b = 255; b >= 0x20 && !byte; b--)
-            if (has_byte(bits, b)) byte = (char)b;
-        if (!byte) die("no byte is allowed", text);
-        if (gram_match_bytes(m, str_n(&byte, 1)) != 1) die("a byte of the list is not taken", text);
-        sb_putc(rest, byte);
-        if (rest->n > MAX_REST_BYTES) return false;
-    }
-    return true;
-}
-
-/* Several times: a name that must still come may be none of the shortest. */
-static bool complete_somehow(struct walker *w, const struct gram_match *from, struct str text, struct sb *rest) {
-    bool is_done = false;
-    for (int i = 0; i < MAX_TRIES && !is_done; i++) {
-        struct gram_match m;
-        gram_match_copy(&m, from);
-        sb_clear(rest);
-        is_done = complete(w, &m, i ? 128 : 1, text, rest);
-        gram_match_free(&m);
-    }
-    return is_done;
-}
-
 static void do_walk(struct walker *w, struct gram_machine *machine, struct walk *k, struct sb *rest) {
     struct gram_match m;
     gram_match_init(&m, machine);
@@ -248,7 +131,7 @@ static void do_walk(struct walker *w, struct gram_machine *machine, struct walk 
         }
         sb_put(&k->text, tok_token_bytes(w->tok, token));
     }
-    k->completed = k->ended || complete_somehow(w, &m, sb_str(&k->text), rest);
+    k->completed = k->ended || complete_text(&m, rest);
     gram_match_free(&m);
 }
 
@@ -354,6 +237,9 @@ int main(int argc, char **argv) {
     w.allowed = mem_alloc((n + 1) * sizeof *w.allowed);
     w.closes = mem_alloc(n + 1);
     for (size_t i = 0; i < n; i++) w.closes[i] = !tok_is_special(w.tok, (int32_t)i) && is_closer(tok_token_bytes(w.tok, (int32_t)i));
+    w.odd = mem_alloc((n + 1) * sizeof *w.odd);
+    for (size_t i = 0; i < n; i++)
+        if (!tok_is_special(w.tok, (int32_t)i) && is_odd(tok_token_bytes(w.tok, (int32_t)i))) w.odd[w.n_odd++] = (int32_t)i;
     while (!os_read_line(&line, &is_there, &err) && is_there) {
         sb_clear(&out);
         answer(&w, sb_str(&line), atoi(argv[2]), &out);
@@ -364,6 +250,7 @@ int main(int argc, char **argv) {
     mem_free(w.bits);
     mem_free(w.allowed);
     mem_free(w.closes);
+    mem_free(w.odd);
     gram_vocab_destroy(w.vocab);
     tok_destroy(w.tok);
     return 0;

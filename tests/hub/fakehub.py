@@ -74,6 +74,7 @@ class Hub:
     def __init__(self, host="127.0.0.1", tls=None, second="127.0.0.2"):
         self.repos, self.faults, self.log, self.lock = {}, [], [], threading.Lock()
         self.list_faults, self.token = [], None
+        self.n_trickling = 0  # files that are being sent byte by byte
         self.search = None  # the text that answers searches, instead of what is there
         hub = self
 
@@ -283,11 +284,7 @@ class Hub:
             if fault.stall:
                 time.sleep(fault.stall)
             if fault.trickle:
-                h.wfile.write(file.read(fault.trickle))
-                for _ in range(600):
-                    h.wfile.write(file.read(1))
-                    time.sleep(0.1)
-                return
+                return self.trickle(h, file, fault.trickle)
             while fault.drip and n > 0:
                 h.wfile.write(file.read(1))
                 time.sleep(fault.drip)
@@ -305,6 +302,18 @@ class Hub:
         if fault.cut is not None and fault.cut < n:
             h.connection.shutdown(socket.SHUT_RDWR)
             h.close_connection = True
+
+    def trickle(self, h, file, n_first):
+        with self.lock:
+            self.n_trickling += 1
+        try:
+            h.wfile.write(file.read(n_first))
+            for _ in range(600):
+                h.wfile.write(file.read(1))
+                time.sleep(0.1)
+        finally:
+            with self.lock:
+                self.n_trickling -= 1
 
 
 def wait_for_journal(folder, seconds=300):

@@ -189,8 +189,11 @@ def clients_that_leave(b):
         first.close()
         check(json.loads(second.readline())["total"] == line["total"], "the other one goes on")
         second.close()
-        b.hub.faults.clear()
         end = time.monotonic() + HANG
+        while b.hub.n_trickling and time.monotonic() < end:
+            time.sleep(0.05)
+        check(b.hub.n_trickling == 0, "nobody watches, and it ends")
+        b.hub.faults.clear()
         while (got := pull(s, "acme/beta", stream=False))[0] == 503 and time.monotonic() < end:
             time.sleep(0.1)
         check(got == (200, [{"status": "success"}]) and ask(s, "acme/beta") == WORDS["acme/beta"], f"another time: {got}")

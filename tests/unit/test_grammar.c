@@ -85,11 +85,12 @@ struct fixture { /* a schema with the built-in vocabulary */
     int32_t eos;
 };
 
-static struct fixture open_grammar(enum gram_kind kind, const char *text) {
+static struct fixture open_spaced(enum gram_kind kind, const char *text, uint8_t space) {
     struct fixture f;
     struct err err = {0};
     struct gram_source source = {.kind = kind, .text = str_of(text)};
     struct gram_options options = gram_defaults();
+    options.space = space;
     CHECK_OK(text_tokenizer_open(NULL, &f.tok, &err), err);
     CHECK_OK(gram_compile(&source, &options, NULL, &f.g, &err), err);
     size_t n = tok_vocab_size(f.tok);
@@ -98,6 +99,10 @@ static struct fixture open_grammar(enum gram_kind kind, const char *text) {
     f.n_ids = n + 33;
     f.machine = gram_machine_create(f.g, f.v, &f.eos, 1);
     return f;
+}
+
+static struct fixture open_grammar(enum gram_kind kind, const char *text) {
+    return open_spaced(kind, text, gram_defaults().space);
 }
 
 static struct fixture open_schema(const char *schema) {
@@ -126,8 +131,8 @@ static void check_mask(const struct fixture *f, struct gram_match *m, uint32_t *
 }
 
 /* At every byte of the text, which the schema allows. */
-static void check_masks_along(const char *schema, const char *text) {
-    struct fixture f = open_schema(schema);
+static void check_masks_spaced(const char *schema, const char *text, uint8_t space) {
+    struct fixture f = open_spaced(GRAM_JSON_SCHEMA, schema, space);
     struct gram_match m;
     uint32_t *bits = mem_alloc(gram_mask_words(f.v) * sizeof *bits);
     gram_match_init(&m, f.machine);
@@ -142,12 +147,38 @@ static void check_masks_along(const char *schema, const char *text) {
     close_schema(&f);
 }
 
+static void check_masks_along(const char *schema, const char *text) {
+    check_masks_spaced(schema, text, gram_defaults().space);
+}
+
 static void masks_are_what_is_taken(void) {
     check_masks_along(PERSON, "{ \n      \t   \"name\" :   \r\n                                   \"x\" , \"age\":   5  }");
     check_masks_along(PERSON, "{\"name\": \"Zo\xc3\xa9\\\"a\", \"age\": -10}");
     check_masks_along("{\"type\": \"string\", \"pattern\": \"^[a-z ]+$\", \"minLength\": 3, \"maxLength\": 12}", "\"the old cat\"");
     check_masks_along("{\"anyOf\": [{\"type\": \"string\", \"maxLength\": 4}, {\"enum\": [\"a long text\", 12, null]}]}",
                       "\"a long text\"");
+}
+
+/* Runs of white space up to the limit, and tokens that have some before, behind or between other bytes. */
+static void masks_of_white_space(void) {
+    static const char text[] = "{ \"name\" :\n\"x y\" ,\t\"age\": 5 }";
+    for (int space = 1; space <= 4; space++) check_masks_spaced(PERSON, text, (uint8_t)space);
+    check_masks_spaced(PERSON, "{ \n \"name\"   :\r\n \"x\"\n\n\n,\"age\":   5 \n }", 3);
+    check_masks_spaced(PERSON, "{\"name\":\"x y\",\"age\":5}", 0);
+    check_masks_spaced(PERSON, "{  \n  \"name\":\"x\",   \"age\":5}", GRAM_SPACE_ANY);
+    check_masks_spaced("{\"type\": \"array\", \"items\": {\"type\": [\"number\", \"null\", \"object\", \"array\"]}}",
+                       "[ 1 , 2.5e3\n\n, {\"a\" : [ ] } , null ]", 2);
+}
+
+/* Strings at their least and greatest lengths, with expressions, and of any characters. */
+static void masks_of_lengths(void) {
+    check_masks_along("{\"type\": \"string\", \"minLength\": 3, \"maxLength\": 40}", "\"the old \\u00e9\\n cat and the other old cats\"");
+    check_masks_along("{\"type\": \"array\", \"items\": {\"type\": \"string\"}}", "[\"\", \"a\\\"b\\\\\", \"\\ud83d\\ude00 \xc3\xa9\"]");
+    check_masks_along("{\"type\": \"string\", \"pattern\": \"old cat\", \"minLength\": 9}", "\"the old cat\"");
+    check_masks_along("{\"type\": \"string\", \"pattern\": \"^[a-z]+( [a-z]+)*$\", \"maxLength\": 14}", "\"the old cats\"");
+    check_masks_along(
+        "{\"type\": \"object\", \"properties\": {\"a\": {\"pattern\": \"\\\\.$\"}, \"b\": {\"type\": \"string\", \"maxLength\": 2}}, \"minProperties\": 2}",
+        "{\"a\": \"the end.\", \"b\": \"x\"}");
 }
 
 /* Names that are counted, and items that must differ: tokens that repeat an earlier one are not allowed. */
@@ -293,6 +324,8 @@ static void tokens_that_go_on(void) {
 static const struct unit_case cases[] = {
     {"own_cases", own_cases},
     {"masks_are_what_is_taken", masks_are_what_is_taken},
+    {"masks_of_white_space", masks_of_white_space},
+    {"masks_of_lengths", masks_of_lengths},
     {"masks_of_what_must_differ", masks_of_what_must_differ},
     {"no_dead_ends", no_dead_ends},
     {"back_and_copies", back_and_copies},

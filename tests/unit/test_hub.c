@@ -251,7 +251,7 @@ static void imports_that_are_stopped(void) {
     struct repo_name repo;
     int n_steps = 0;
     const char *from = str_fmt(&a, "%s/from", unit_scratch_dir()).p, *store = str_fmt(&a, "%s/store", unit_scratch_dir()).p;
-    struct watch watch = {.step = stop_at_half, .user = &n_steps};
+    struct watch watch = {.tell = stop_at_half, .user = &n_steps};
     struct import_request q = {.from = from, .repo = &repo, .watch = &watch};
     struct os_stat st;
     struct store_model *models;
@@ -265,7 +265,7 @@ static void imports_that_are_stopped(void) {
     CHECK_INT(os_stat(str_fmt(&a, "%s/o", store).p, &st, NULL), ERR_ENOTFOUND);
     q.watch = NULL;
     CHECK_OK(store_import(&a, store, &q, &err), err);
-    watch = (struct watch){.step = stop_at_half, .user = &n_steps};
+    watch = (struct watch){.tell = stop_at_half, .user = &n_steps};
     CHECK_INT(store_verify(store_model_path(&a, store, &repo), &watch, &err), ERR_ECANCELLED);
     CHECK(watch.total == 12);
     CHECK_OK(store_list(&a, store, &models, &n, &err), err);

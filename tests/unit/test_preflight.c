@@ -56,7 +56,7 @@ static void a_small_cache_is_never_forgotten(void) {
     struct err err;
     CHECK_INT(session_open(&(struct session_options){.backend = "trace", .kv_bits = 8}, &s, &err), ERR_EARG);
     CHECK_STR(str_of(err.msg),
-              STR("--kv-bits 8 is for the CPU and this runs on trace; leave it out, or use --device cpu without --backend"));
+              STR("--kv-bits 8 is for the CPU and CUDA and this runs on trace; leave it out, or use --device cpu without --backend"));
     struct backend *cpu;
     CHECK_OK(
         backend_open_alone(&cpu_backend, &(struct device_options){.n_threads = 1}, &(struct backend_options){.kv_bits = 4}, &cpu, &err),

@@ -97,6 +97,14 @@ TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {
     "type": "object", "properties": {"side": {"enum": ["left", "right"]}}, "required": ["side"], "additionalProperties": False}}}]
 
 
+def says_what_it_takes(server, sees):
+    """What clients ask before they offer to attach a picture."""
+    status, _, text = server.request("/props")
+    check(status == 200 and json.loads(text)["modalities"]["vision"] is sees, f"/props: {text[:300]}")
+    status, text = post(server, "/api/show", {"model": json.loads(text)["model_alias"]})
+    check(status == 200 and ("vision" in json.loads(text)["capabilities"]) is sees, f"/api/show: {text[-300:]}")
+
+
 def answer_of(model, images, ids, n):
     """What `mlxcel generate` says behind a prompt whose placeholders are expanded."""
     flags = [f for i in images for f in ("--image", f"{root}/images/{i}")]
@@ -208,6 +216,7 @@ if r.returncode:
 with Server(program, "-m", model, "--device", "cpu") as s:
     every_protocol(s, json.loads(r.stdout)["text"], prompt["n_tokens"], prompt["text"])
     refusals(s)
+    says_what_it_takes(s, True)
 for name in ("gemma3", "smolvlm", "qwen3_5", "llava_next"):
     with Server(program, "-m", f"{root}/{name}", "--device", "cpu") as s:
         combined(s, f"{root}/{name}")
@@ -266,4 +275,5 @@ with tempfile.TemporaryDirectory() as folder:
     with Server(program, "-m", folder, "--device", "cpu") as s:
         status, text = post(s, "/v1/chat/completions", {"model": "x", "max_tokens": 1, "messages": [{"role": "user", "content": [image_part("land.png")]}]})
         check(status == 400 and "text alone" in text, f"a tower that is not run: {status} {text[:300]}")
+        says_what_it_takes(s, False)
 finish()

@@ -93,8 +93,7 @@ int64_t cpu_attn_rows_floats(const struct cpu *c, const struct op *op); /* likew
 int64_t cpu_attn_rows_op_floats(const struct cpu *c, const struct op *op);
 int64_t cpu_attn_half_floats(const struct cpu *c, const struct op *op); /* scratch memory per thread */
 int64_t cpu_attn_op_floats(const struct cpu *c, const struct op *op);   /* of the op */
-/* The cache of 8 or 4 bits: why a class cannot have it, and the writer; attention is cpu_attn_half. */
-int cpu_kv_packed_check(int32_t bits, const struct kv_class *k, struct err *err);
+/* The cache of 8 or 4 bits: the writer; attention is cpu_attn_half. */
 cpu_runner cpu_kv_write_packed;
 /* First visible position of a row; scale of its scores. */
 int32_t cpu_first_visible(const struct attn_args *a, const struct step *step, int32_t r);

@@ -35,7 +35,7 @@ int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *
     for (int32_t i = 0; i < layout->n_classes; i++) {
         struct cpu_kv_class *k = &c->kv[i];
         k->shape = layout->classes[i];
-        if (c->kv_bits) TRY(cpu_kv_packed_check(c->kv_bits, &k->shape, err));
+        if (c->kv_bits) TRY(backend_kv_check(c->kv_bits, &k->shape, err));
         k->bits = c->kv_bits;
         k->half = !k->bits && cpu_kv_half_fits(c, &k->shape);
         if (k->shape.n_layers == 0) continue; /* another device has them */

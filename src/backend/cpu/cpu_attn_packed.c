@@ -5,15 +5,9 @@
  */
 #include "backend/cpu/cpu_attn.h"
 
-int cpu_kv_packed_check(int32_t bits, const struct kv_class *k, struct err *err) {
-    if (k->v_width == 0)
-        return err_set(err, ERR_EUNSUPPORTED,
-                       "--kv-bits %d: this model keeps one compressed row for all heads, in 16 bits only; leave it out", bits);
-    bool fits = k->k_width % 16 == 0 && k->v_width % 16 == 0 && k->k_width <= KV_WIDTH_MAX && k->v_width <= KV_WIDTH_MAX;
-    if (fits) return ERR_OK;
-    return err_set(err, ERR_EUNSUPPORTED, "--kv-bits %d: heads of %d and %d elements; it takes multiples of 16 up to %d: leave it out",
-                   bits, k->k_width, k->v_width, KV_WIDTH_MAX);
-}
+#include <assert.h>
+
+static_assert((int)KV_WIDTH_MAX == (int)KV_PACKED_WIDTH_MAX, "backend_kv_check goes by it");
 
 /* ---- writing ------------------------------------------------------------------------------------------------------ */
 

@@ -28,6 +28,7 @@ const struct backend_type cuda_backend = {
     .weight_release = cuda_weight_release,
     .weight_bytes = cuda_weight_bytes,
     .kv_number_bytes = cuda_kv_number_bytes,
+    .kv_aside_bytes = cuda_kv_aside_bytes,
     .kv_open = cuda_kv_open,
     .kv_close = cuda_kv_close,
     .block_copy = cuda_block_copy,
@@ -47,5 +48,8 @@ const struct backend_type cuda_backend = {
     .choice_begin = cuda_choice_begin,
     .mask_room = cuda_mask_room,
     .chosen = cuda_chosen,
+    .plan_device = cuda_plan_device,
+    .plan_step = cuda_plan_step,
+    .watch_times = cuda_watch_times,
     .describe = cuda_describe,
 };

@@ -15,6 +15,7 @@ struct select_row {
     const char *name; /* of the row, for checkkern --cuda --sweep */
     bool (*fits)(const struct cuda *c, const struct op *op);
     void (*lower)(struct cuda *c, const struct op *op);
+    bool is_slow; /* a reference row: right, and slow */
 };
 /* The rows, best first within a kind, reference last; ends with one without a name. */
 extern const struct select_row cuda_select_rows[];
@@ -50,6 +51,14 @@ static inline bool cuda_op_is_empty(const struct op *op) {
 bool cuda_begin(struct backend *be, const struct step_key *key);
 int cuda_end(struct backend *be, const struct step *step, struct err *err);
 int cuda_reserve(struct backend *be, struct err *err);
+/* Lowers the list for a step of rows that come one from each sequence, or of one sequence's prompt. */
+int cuda_prepare_plan(struct cuda *c, struct err *err);
 int cuda_read(struct backend *be, struct tensor t, void *dst, struct err *err);
+
+/* ---- which kernels a step takes (paths.c) ---- */
+
+struct device *cuda_plan_device(struct device *gpu);
+int cuda_plan_step(struct backend *be, struct step_paths *out, struct err *err);
+void cuda_watch_times(struct backend *be, struct step_times *to);
 
 #endif

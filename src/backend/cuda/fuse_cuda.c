@@ -62,7 +62,8 @@ static void emit_qkv(struct cuda *c, const struct cuda_qkv *g, const struct k_li
         a.k.p = parts->partial + (a.k.p - parts->y.p);
         a.v.p = parts->partial + (a.v.p - parts->y.p);
     }
-    EMIT(c, KERNEL_qkv_rope_write, GRID(ceil_div(a.q.heads + 2 * a.c.heads, 4), a.q.rows, 1), 128, 0, a);
+    EMIT(c, a.c.dtype == K_I8 ? KERNEL_qkv8_rope_write : KERNEL_qkv_rope_write, GRID(ceil_div(a.q.heads + 2 * a.c.heads, 4), a.q.rows, 1),
+         128, 0, a);
 }
 
 /* ---- products whose parts along k are added up by who reads them ------------------------------------------------------ */

@@ -1,12 +1,13 @@
 /* Running steps: lower the list or replay a graph, upload the step block, launch, read results back. */
 #include "backend/cuda/cuda.h"
 
+#include "backend/paths.h"
 #include "backend/fuse.h"
 
 bool cuda_begin(struct backend *be, const struct step_key *key) {
     struct cuda *c = (struct cuda *)be;
     c->key = *key;
-    c->replay = c->step_block ? cuda_graph_find(c, key) : NULL;
+    c->replay = c->step_block && !c->times ? cuda_graph_find(c, key) : NULL;
     if (c->replay) return false;
     oplist_begin(&be->list, key->n_rows, key->n_logits + key->n_hidden);
     return true;
@@ -40,7 +41,8 @@ static bool may_be_one_list(const struct cuda *c) {
     const struct oplist *l = &c->base.list;
     bool has_experts = false;
     for (int32_t i = 0; i < l->n_ops; i++) has_experts = has_experts || l->ops[i].kind == OP_EXPERTS;
-    return has_experts && c->key.decode_only && c->key.n_rows == 1 && cuda_step_small(c) && c->gpu->functions[KERNEL_one_experts_128];
+    return has_experts && !c->times && c->key.decode_only && c->key.n_rows == 1 && cuda_step_small(c) &&
+           c->gpu->functions[KERNEL_one_experts_128];
 }
 
 /* Fuses the list and lowers it. */
@@ -59,6 +61,13 @@ static int prepare(struct cuda *c, struct err *err) {
     }
     note_outputs(c);
     return cuda_note_inputs(c, err);
+}
+
+int cuda_prepare_plan(struct cuda *c, struct err *err) {
+    c->n_decode = c->key.decode_only ? c->key.n_rows : 0;
+    c->n_tiles = c->key.decode_only ? 0 : (int32_t)ceil_div(c->key.n_rows, FLASH_ROWS);
+    TRY(cuda_given_open(c, err));
+    return prepare(c, err);
 }
 
 /* Smaller steps may have other kernels, and more launches, than the largest: room for those too. */
@@ -88,10 +97,33 @@ int cuda_reserve(struct backend *be, struct err *err) {
     return ERR_OK;
 }
 
+/* Events for n launches and one more. */
+static int need_timers(struct cuda *c, int32_t n, struct err *err) {
+    if (n < c->n_timers) return ERR_OK;
+    c->timers = mem_realloc(c->timers, (size_t)(n + 1) * sizeof *c->timers);
+    for (; c->n_timers <= n; c->n_timers++) CUDA_TRY(c, c->d->cuEventCreate(&c->timers[c->n_timers], 0), "an event");
+    return ERR_OK;
+}
+
+static int add_times(struct cuda *c, struct err *err) {
+    const struct program *p = &c->program;
+    double *to = c->key.decode_only ? c->times->decode : c->times->prompt;
+    TRY(cuda_wait(c, err));
+    for (int32_t i = 0; i < p->n_launches; i++) {
+        float ms = 0;
+        CUDA_TRY(c, c->d->cuEventElapsedTime(&ms, c->timers[i], c->timers[i + 1]), "timing %s", cuda_kernel_name(p->launches[i].kernel));
+        to[0] += (double)ms;
+        if (p->launches[i].is_slow) to[1] += (double)ms;
+    }
+    return ERR_OK;
+}
+
 static int launch_all(struct cuda *c, struct err *err) {
     const struct program *p = &c->program;
+    if (c->times) TRY(need_timers(c, p->n_launches, err));
     for (int32_t i = 0; i < p->n_launches; i++) {
         const struct launch *l = &p->launches[i];
+        if (c->times) CUDA_TRY(c, c->d->cuEventRecord(c->timers[i], c->stream), "an event");
         void *params[] = {p->args + l->args};
         CUDA_TRY(c,
                  c->d->cuLaunchKernel(c->gpu->functions[l->kernel], l->grid[0], l->grid[1], l->grid[2], l->threads, 1, 1, l->shared_bytes,
@@ -99,7 +131,9 @@ static int launch_all(struct cuda *c, struct err *err) {
                  "launching %s for op %d (%s), grid %u %u %u, %u threads, %u bytes", cuda_kernel_name(l->kernel), l->op,
                  op_name(c->base.list.ops[l->op].kind), l->grid[0], l->grid[1], l->grid[2], l->threads, l->shared_bytes);
     }
-    return ERR_OK;
+    if (!c->times) return ERR_OK;
+    CUDA_TRY(c, c->d->cuEventRecord(c->timers[p->n_launches], c->stream), "an event");
+    return add_times(c, err);
 }
 
 static int run_step(struct cuda *c, const struct step *step, struct err *err) {
@@ -124,8 +158,8 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
     if (c->key.gives) TRY(cuda_given_upload(c, step, err));
     TRY(prepare(c, err));
     TRY(cuda_inputs_send(c, step, err));
-    bool wanted = cuda_graph_wanted(c, &c->key);
-    if (!wanted && !cuda_graph_at_once(c)) return launch_all(c, err);
+    bool wanted = !c->times && cuda_graph_wanted(c, &c->key);
+    if (c->times || (!wanted && !cuda_graph_at_once(c))) return launch_all(c, err);
     struct cuda_graph *g;
     TRY(cuda_graph_build(c, &g, err));
     CUDA_TRY(c, c->d->cuGraphLaunch(g->exec, c->stream), "launching a graph");

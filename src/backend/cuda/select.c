@@ -1,6 +1,8 @@
 /* Which kernel runs an op: a table of rows, best first within a kind, the reference row last. Lowering walks the list and asks it. */
 #include "backend/cuda/cuda.h"
 
+enum { FEW_ROWS = 16 };
+
 static bool always(const struct cuda *c, const struct op *op) {
     (void)c, (void)op;
     return true;
@@ -13,12 +15,18 @@ static bool attn_ref_fits(const struct cuda *c, const struct op *op) {
 
 static bool attn_relative_fits(const struct cuda *c, const struct op *op) {
     const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
-    return op->n_in == 3 && k->k_width <= 256 && op->out[0].width <= 256;
+    int32_t dtype = cuda_kv_dtype(c, k);
+    return op->n_in == 3 && (dtype == K_F32 || dtype == K_BF16) && k->k_width <= 256 && op->out[0].width <= 256;
 }
 
 static bool attn_rows_fits(const struct cuda *c, const struct op *op) {
     (void)c;
     return op->in[0].width <= 256 && op->in[2].width <= 256;
+}
+
+/* Products in f32 without tensor cores: as quick as memory for few rows, and slow for many. */
+static bool few_rows_fit(const struct cuda *c, const struct op *op) {
+    return op->in[0].rows <= FEW_ROWS && cuda_linear_few_fits(c, op);
 }
 
 static bool rope_fits(const struct cuda *c, const struct op *op) {
@@ -49,49 +57,52 @@ static bool scan_fits(const struct cuda *c, const struct op *op) {
 }
 
 const struct select_row cuda_select_rows[] = {
-    {OP_EMBED, "embed", always, lower_embed},
-    {OP_INPUT, "input", always, lower_input},
-    {OP_LINEAR, "step", step_linear_fits, lower_step_linear},
-    {OP_LINEAR, "qmv", qmv_fits, lower_qmv},
-    {OP_LINEAR, "wqmm", cuda_wqmm_fits, lower_wqmm},
-    {OP_LINEAR, "qmm", qmm_fits, lower_qmm},
-    {OP_LINEAR, "gemm", gemm_fits, lower_gemm},
-    {OP_LINEAR, "linear_few", cuda_linear_few_fits, lower_linear_few},
-    {OP_LINEAR, "linear_ref", always, lower_linear_ref},
-    {OP_HEAD_LINEAR, "linear_ref", always, lower_linear_ref},
-    {OP_NORM, "norm", always, lower_norm},
-    {OP_ADD_NORM, "add_norm", always, lower_add_norm},
-    {OP_ADD, "add", always, lower_add},
-    {OP_ACT, "act", always, lower_act},
-    {OP_GLU, "glu", always, lower_glu},
-    {OP_MULVEC, "mulvec", always, lower_mulvec},
-    {OP_ROPE, "rope", rope_fits, lower_rope},
-    {OP_KV_WRITE, "kv_write", always, lower_kv_write},
-    {OP_PICK, "pick", attn_pick_fits, lower_pick},
-    {OP_ATTN, "attn_decode + attn_flash", attn_fast_fits, lower_attn_fast},
-    {OP_ATTN, "attn_ref", attn_ref_fits, lower_attn_ref},
-    {OP_ATTN, "attn_relative", attn_relative_fits, lower_attn_relative},
-    {OP_GIVEN, "given", always, lower_given},
-    {OP_POOL_ROWS, "pool_rows", always, lower_pool_rows},
-    {OP_ATTN_ROWS, "attn_rows_flash", attn_rows_flash_fits, lower_attn_rows_flash},
-    {OP_ATTN_ROWS, "attn_rows", attn_rows_fits, lower_attn_rows},
-    {OP_ROUTE, "route", route_fits, lower_route},
-    {OP_PASSING, "passing", always, lower_passing},
-    {OP_EXPERTS, "experts", experts_fit, lower_experts},
-    {OP_EXPERTS, "experts_ref", always, lower_experts_ref},
-    {OP_CONV, "conv", always, lower_conv},
-    {OP_DELTA, "delta", delta_fits, lower_delta},
-    {OP_SSD, "ssd", ssd_fits, lower_ssd},
-    {OP_SCAN, "scan", scan_fits, lower_scan},
-    {OP_LIGHTNING, "lightning", lightning_fits, lower_lightning},
-    {OP_LRU, "lru", always, lower_lru},
-    {OP_WKV, "wkv", always, lower_wkv},
-    {OP_CONCAT, "concat", always, lower_concat},
-    {OP_ROWS, "rows", always, lower_rows},
-    {OP_ARGMAX, "argmax", always, lower_argmax},
-    {OP_CHOOSE, "choose", choose_fits, lower_choose},
-    {OP_TERMS, "terms", always, lower_terms},
-    {OP_TERMS_SUM, "terms_sum", always, lower_terms_sum},
+    {OP_EMBED, "embed", always, lower_embed, false},
+    {OP_INPUT, "input", always, lower_input, false},
+    {OP_LINEAR, "step", step_linear_fits, lower_step_linear, false},
+    {OP_LINEAR, "qmv", qmv_fits, lower_qmv, false},
+    {OP_LINEAR, "wqmm", cuda_wqmm_fits, lower_wqmm, false},
+    {OP_LINEAR, "qmm", qmm_fits, lower_qmm, false},
+    {OP_LINEAR, "gemm", gemm_fits, lower_gemm, false},
+    {OP_LINEAR, "linear_few", few_rows_fit, lower_linear_few, false},
+    {OP_LINEAR, "linear_many", cuda_linear_few_fits, lower_linear_few, true},
+    {OP_LINEAR, "linear_ref", always, lower_linear_ref, true},
+    {OP_HEAD_LINEAR, "head_gemm", gemm_heads_fit, lower_head_gemm, false},
+    {OP_HEAD_LINEAR, "linear_ref", always, lower_linear_ref, true},
+    {OP_NORM, "norm", always, lower_norm, false},
+    {OP_ADD_NORM, "add_norm", always, lower_add_norm, false},
+    {OP_ADD, "add", always, lower_add, false},
+    {OP_ACT, "act", always, lower_act, false},
+    {OP_GLU, "glu", always, lower_glu, false},
+    {OP_MULVEC, "mulvec", always, lower_mulvec, false},
+    {OP_ROPE, "rope", rope_fits, lower_rope, false},
+    {OP_KV_WRITE, "kv_write", always, lower_kv_write, false},
+    {OP_PICK, "pick", attn_pick_fits, lower_pick, false},
+    {OP_ATTN, "attn_decode + attn_flash", attn_fast_fits, lower_attn_fast, false},
+    {OP_ATTN, "attn_latent", attn_latent_fits, lower_attn_latent, false},
+    {OP_ATTN, "attn_ref", attn_ref_fits, lower_attn_ref, true},
+    {OP_ATTN, "attn_relative", attn_relative_fits, lower_attn_relative, true},
+    {OP_GIVEN, "given", always, lower_given, false},
+    {OP_POOL_ROWS, "pool_rows", always, lower_pool_rows, false},
+    {OP_ATTN_ROWS, "attn_rows_flash", attn_rows_flash_fits, lower_attn_rows_flash, false},
+    {OP_ATTN_ROWS, "attn_rows", attn_rows_fits, lower_attn_rows, true},
+    {OP_ROUTE, "route", route_fits, lower_route, false},
+    {OP_PASSING, "passing", always, lower_passing, false},
+    {OP_EXPERTS, "experts", experts_fit, lower_experts, false},
+    {OP_EXPERTS, "experts_ref", always, lower_experts_ref, true},
+    {OP_CONV, "conv", always, lower_conv, false},
+    {OP_DELTA, "delta", delta_fits, lower_delta, false},
+    {OP_SSD, "ssd", ssd_fits, lower_ssd, false},
+    {OP_SCAN, "scan", scan_fits, lower_scan, false},
+    {OP_LIGHTNING, "lightning", lightning_fits, lower_lightning, false},
+    {OP_LRU, "lru", always, lower_lru, false},
+    {OP_WKV, "wkv", always, lower_wkv, false},
+    {OP_CONCAT, "concat", always, lower_concat, false},
+    {OP_ROWS, "rows", always, lower_rows, false},
+    {OP_ARGMAX, "argmax", always, lower_argmax, false},
+    {OP_CHOOSE, "choose", choose_fits, lower_choose, false},
+    {OP_TERMS, "terms", always, lower_terms, false},
+    {OP_TERMS_SUM, "terms_sum", always, lower_terms_sum, false},
     {.name = NULL},
 };
 
@@ -151,6 +162,7 @@ int cuda_lower(struct cuda *c, struct err *err) {
     c->carrier = -1;
     for (int32_t i = 0, n, i_group = 0; i < l->n_ops; i += n) {
         int32_t first = p->n_launches;
+        bool is_slow = false;
         n = 1;
         if (i_group < c->n_groups && c->groups[i_group].first == i) {
             n = c->groups[i_group].n;
@@ -161,8 +173,9 @@ int cuda_lower(struct cuda *c, struct err *err) {
                 return err_set(err, ERR_EUNSUPPORTED, "the CUDA backend has no kernel for the op \"%s\" of this shape; use --device cpu",
                                op_name(l->ops[i].kind));
             row->lower(c, &l->ops[i]);
+            is_slow = row->is_slow;
         }
-        for (int32_t k = first; k < p->n_launches; k++) p->launches[k].op = i;
+        for (int32_t k = first; k < p->n_launches; k++) p->launches[k].op = i, p->launches[k].is_slow = is_slow;
     }
     return cuda_check(c->d, c->lower_code, err, "describing a matrix to the copy engine");
 }

@@ -21,7 +21,6 @@ int split_open(struct device *const devices[N_SIDES], const struct backend_optio
     struct split *s = mem_alloc(sizeof *s);
     struct backend_options each = *options;
     int code = ERR_OK;
-    each.kv_bits = 0; /* of one kind of device; the caller refuses a wish that was not fulfilled */
     s->base = (struct backend){
         .type = &split_backend, .device = device_hold(devices[SIDE_CARD]), .precision = options->precision, .is_split = true};
     s->plan = *plan;
@@ -33,6 +32,7 @@ int split_open(struct device *const devices[N_SIDES], const struct backend_optio
         return code;
     }
     const struct backend *host = s->sides[SIDE_HOST], *card = s->sides[SIDE_CARD];
+    if (host->kv_bits == card->kv_bits) s->base.kv_bits = card->kv_bits; /* else the caller refuses a wish that was not fulfilled */
     s->base.rows_max = smaller_limit(host->rows_max, card->rows_max);
     s->base.row_first = host->row_first, s->base.row_more = host->row_more;
     s->base.mixes_rows = host->mixes_rows && card->mixes_rows;

@@ -35,7 +35,7 @@ static void show_props(struct call *c) {
     jsonw_put_str(&w, "model_alias", str_of(info->name));
     jsonw_put_str(&w, "model_path", str_of(info->path ? info->path : info->name));
     jsonw_open(&w, "modalities", '{');
-    jsonw_put_bool(&w, "vision", false);
+    jsonw_put_bool(&w, "vision", info->takes_pictures);
     jsonw_put_bool(&w, "audio", false);
     jsonw_end(&w, '}');
     jsonw_put_bool(&w, "endpoint_slots", !c->server->options.no_slots);

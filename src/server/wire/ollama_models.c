@@ -116,6 +116,7 @@ static void show(struct call *c) {
     put_model_info(info, c, &w);
     jsonw_open(&w, "capabilities", '[');
     jsonw_str(&w, STR("completion"));
+    if (info->takes_pictures) jsonw_str(&w, STR("vision"));
     if (info->format) jsonw_str(&w, STR("tools"));
     if (str_find(service_template(c->service), output_reasoning_open(info->reasoning), 0) != STR_NONE) jsonw_str(&w, STR("thinking"));
     jsonw_end(&w, ']');

@@ -151,10 +151,10 @@ static int overlap(struct cursor *c, uint32_t lo, uint32_t hi) {
  * be longer than they need be, surrogates are none, and there are none above CS_LAST. */
 static uint32_t build_tail(struct nfa *n, struct cursor *c, uint32_t base, uint32_t n_bytes, uint32_t least, const uint32_t full[4]) {
     if (n_bytes == 0) return full[0];
-    uint32_t step = (uint32_t)1 << 6 * (n_bytes - 1);
+    uint32_t n_chars = (uint32_t)1 << 6 * (n_bytes - 1);
     struct byte_node b = {.n = 0};
     for (uint32_t i = 0; i < 64 && !n->is_over; i++) {
-        uint32_t lo = base + i * step, hi = lo + step - 1;
+        uint32_t lo = base + i * n_chars, hi = lo + n_chars - 1;
         int how = overlap(c, lo, hi);
         if (how == 0 || hi < least || lo > CS_LAST || (lo >= 0xD800 && hi <= 0xDFFF)) continue;
         bool is_full = how == 2 && lo >= least && hi <= CS_LAST && (hi < 0xD800 || lo > 0xDFFF);

@@ -4,34 +4,34 @@
 #include "base/hash.h"
 #include "text/grammar/mask.h"
 
-enum { MAX_ROWS = 48 << 10, VISITS_BEFORE_ROW = 2, MANY_NODES = 8, MAX_MADE = 1 << 16 };
+enum { MAX_ROWS = 48 << 10, VISITS_BEFORE_ROW = 2, MANY_NODES = 8, MAX_EMITTED = 1 << 16 };
 
 /* ---- the set under way ------------------------------------------------------------------------------------------------- */
 
 static void made_grow(struct gram_machine *m) {
-    if (m->n_made == m->made_capacity) {
-        m->made_capacity = m->made_capacity ? 2 * m->made_capacity : 32;
-        m->made = mem_realloc(m->made, m->made_capacity * sizeof *m->made);
+    if (m->n_emitted == m->emitted_capacity) {
+        m->emitted_capacity = m->emitted_capacity ? 2 * m->emitted_capacity : 32;
+        m->emitted = mem_realloc(m->emitted, m->emitted_capacity * sizeof *m->emitted);
     }
-    if (2 * (m->n_made + 1) <= m->n_made_slots) return;
-    m->n_made_slots = m->n_made_slots ? 2 * m->n_made_slots : 64;
-    mem_free(m->made_slots);
-    m->made_slots = mem_alloc(m->n_made_slots * sizeof *m->made_slots);
-    for (uint32_t i = 0; i < m->n_made; i++) {
-        uint32_t at = (uint32_t)hash_bytes(&m->made[i], sizeof *m->made, 1) & (m->n_made_slots - 1);
-        while (m->made_slots[at]) at = (at + 1) & (m->n_made_slots - 1);
-        m->made_slots[at] = i + 1;
+    if (2 * (m->n_emitted + 1) <= m->n_emitted_slots) return;
+    m->n_emitted_slots = m->n_emitted_slots ? 2 * m->n_emitted_slots : 64;
+    mem_free(m->emitted_slots);
+    m->emitted_slots = mem_alloc(m->n_emitted_slots * sizeof *m->emitted_slots);
+    for (uint32_t i = 0; i < m->n_emitted; i++) {
+        uint32_t at = (uint32_t)hash_bytes(&m->emitted[i], sizeof *m->emitted, 1) & (m->n_emitted_slots - 1);
+        while (m->emitted_slots[at]) at = (at + 1) & (m->n_emitted_slots - 1);
+        m->emitted_slots[at] = i + 1;
     }
 }
 
 void machine_emit(struct gram_machine *m, const struct node *n) {
     made_grow(m);
-    uint32_t at = (uint32_t)hash_bytes(n, sizeof *n, 1) & (m->n_made_slots - 1);
-    for (; m->made_slots[at]; at = (at + 1) & (m->n_made_slots - 1))
-        if (memcmp(&m->made[m->made_slots[at] - 1], n, sizeof *n) == 0) return;
-    if (m->n_made >= MAX_MADE) return;
-    m->made[m->n_made] = *n;
-    m->made_slots[at] = ++m->n_made;
+    uint32_t at = (uint32_t)hash_bytes(n, sizeof *n, 1) & (m->n_emitted_slots - 1);
+    for (; m->emitted_slots[at]; at = (at + 1) & (m->n_emitted_slots - 1))
+        if (memcmp(&m->emitted[m->emitted_slots[at] - 1], n, sizeof *n) == 0) return;
+    if (m->n_emitted >= MAX_EMITTED) return;
+    m->emitted[m->n_emitted] = *n;
+    m->emitted_slots[at] = ++m->n_emitted;
 }
 
 uint32_t machine_up_of(struct gram_machine *m, const struct node *n) {
@@ -127,33 +127,33 @@ static bool is_passive(const struct gram_machine *m, const struct node *n) {
 }
 
 /* Nodes that differ in `up` alone become one. Few nodes: pairs; many: by a table of what is left of `up`. */
-static void join_made(struct gram_machine *m) {
+static void join_emitted(struct gram_machine *m) {
     uint32_t n = 0, n_slots = 0, *slots = NULL;
-    if (m->n_made > 24) {
-        for (n_slots = 64; n_slots < 2 * m->n_made;) n_slots *= 2;
+    if (m->n_emitted > 24) {
+        for (n_slots = 64; n_slots < 2 * m->n_emitted;) n_slots *= 2;
         slots = mem_alloc(n_slots * sizeof *slots);
     }
-    for (uint32_t i = 0; i < m->n_made; i++) {
-        const struct node *node = &m->made[i];
+    for (uint32_t i = 0; i < m->n_emitted; i++) {
+        const struct node *node = &m->emitted[i];
         uint32_t same = UINT32_MAX, at = 0;
         if (is_passive(m, node)) continue;
         if (slots) {
             at = (uint32_t)hash_bytes(node, offsetof(struct node, up), 2) & (n_slots - 1);
             for (; slots[at] && same == UINT32_MAX; at = (at + 1) & (n_slots - 1))
-                if (differs_in_up(&m->made[slots[at] - 1], node)) same = slots[at] - 1;
+                if (differs_in_up(&m->emitted[slots[at] - 1], node)) same = slots[at] - 1;
         } else {
             for (uint32_t k = 0; k < n && same == UINT32_MAX; k++)
-                if (differs_in_up(&m->made[k], node)) same = k;
+                if (differs_in_up(&m->emitted[k], node)) same = k;
         }
         if (same != UINT32_MAX) {
-            m->made[same].up = join_ups(m, m->made[same].up, node->up);
+            m->emitted[same].up = join_ups(m, m->emitted[same].up, node->up);
         } else {
             if (slots) slots[at] = n + 1;
-            m->made[n++] = *node;
+            m->emitted[n++] = *node;
         }
     }
     mem_free(slots);
-    m->n_made = n;
+    m->n_emitted = n;
 }
 
 static void sort_ids(uint32_t *ids, uint32_t n) {
@@ -205,20 +205,20 @@ static uint32_t plain_state(struct gram_machine *m, const uint32_t *ids, uint32_
 }
 
 /* The state made of what was emitted. */
-static uint32_t state_of_made(struct gram_machine *m) {
+static uint32_t state_of_emitted(struct gram_machine *m) {
     uint32_t few[32], *ids = few;
-    for (uint32_t i = 0; i < m->n_made; i++) {
-        struct node n = m->made[i]; /* the array may move */
+    for (uint32_t i = 0; i < m->n_emitted; i++) {
+        struct node n = m->emitted[i]; /* the array may move */
         if (node_kind(&n) == NODE_RULE) rule_close(m, &n);
         if (node_kind(&n) == NODE_VALUE) gram_value_close(m, &n);
     }
-    join_made(m);
-    if (m->n_made > sizeof few / sizeof *few) ids = mem_alloc(m->n_made * sizeof *ids);
-    for (uint32_t i = 0; i < m->n_made; i++) ids[i] = gram_records_put(&m->nodes, &m->made[i]);
-    uint32_t s = state_put(m, ids, m->n_made);
+    join_emitted(m);
+    if (m->n_emitted > sizeof few / sizeof *few) ids = mem_alloc(m->n_emitted * sizeof *ids);
+    for (uint32_t i = 0; i < m->n_emitted; i++) ids[i] = gram_records_put(&m->nodes, &m->emitted[i]);
+    uint32_t s = state_put(m, ids, m->n_emitted);
     if (ids != few) mem_free(ids);
-    memset(m->made_slots, 0, m->n_made_slots * sizeof *m->made_slots);
-    m->n_made = 0;
+    memset(m->emitted_slots, 0, m->n_emitted_slots * sizeof *m->emitted_slots);
+    m->n_emitted = 0;
     return s;
 }
 
@@ -251,7 +251,7 @@ uint32_t machine_step(struct gram_machine *m, uint32_t state, uint8_t byte) {
         struct node node = *machine_node(m, lists_get(&m->states, state, &n)[i]);
         steps[node_kind(&node)](m, &node, byte);
     }
-    return machine_made_state(m);
+    return machine_emitted_state(m);
 }
 
 /* Many nodes take long to step: bytes that none of them can take are known at once. */
@@ -354,13 +354,13 @@ uint32_t machine_state_of_ids(struct gram_machine *m, uint32_t *ids, uint32_t n)
     return state_put(m, ids, n);
 }
 
-uint32_t machine_made_state(struct gram_machine *m) {
-    return m->n_made ? state_of_made(m) : 0;
+uint32_t machine_emitted_state(struct gram_machine *m) {
+    return m->n_emitted ? state_of_emitted(m) : 0;
 }
 
 uint32_t machine_behind(struct gram_machine *m, const struct node *n) {
     machine_finish(m, n->up, WORD_NONE);
-    return state_of_made(m);
+    return state_of_emitted(m);
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------------- */
@@ -400,7 +400,7 @@ struct gram_machine *gram_machine_create(const struct gram *g, const struct gram
     put_first_words(m);
     state_put(m, NULL, 0); /* the dead state */
     emit_root(m);
-    m->start = state_of_made(m);
+    m->start = state_of_emitted(m);
     if (v) m->masks = mask_cache_create(m);
     return m;
 }
@@ -418,8 +418,8 @@ void gram_machine_destroy(struct gram_machine *m) {
     gram_lists_free(&m->states);
     gram_lists_free(&m->seen);
     mem_free(m->info);
-    mem_free(m->made);
-    mem_free(m->made_slots);
+    mem_free(m->emitted);
+    mem_free(m->emitted_slots);
     mem_free(m->eos);
     mem_free(m);
 }

@@ -25,7 +25,7 @@ enum node_kind {
     NODE_RULE,   /* a: state of a rule's automaton */
 };
 
-enum { END_BARE, END_SPACED };                    /* phases of NODE_END: whether white space may follow */
+enum { END_BARE, END_SPACED, END_HOLE };          /* phases of NODE_END: whether white space may follow; a place that masks fill later */
 enum { VALUE_BARE, VALUE_SPACED };                /* of NODE_VALUE: whether it may come first */
 enum { OBJECT_FIRST, OBJECT_AFTER, OBJECT_NEXT }; /* behind the brace, a member, a comma */
 enum { ARRAY_FIRST, ARRAY_AFTER };                /* behind the bracket, an item */
@@ -93,10 +93,10 @@ struct gram_machine {
     uint32_t start;
     size_t n_rows;
     uint64_t work; /* nodes and edges that were stepped */
-    /* the step under way */
-    struct node *made;
-    uint32_t n_made, made_capacity;
-    uint32_t *made_slots, n_made_slots;
+    /* nodes of the next state, while a byte is taken */
+    struct node *emitted;
+    uint32_t n_emitted, emitted_capacity;
+    uint32_t *emitted_slots, n_emitted_slots;
     struct mask_cache *masks;
 };
 
@@ -127,7 +127,7 @@ bool gram_string_is_any(const struct gram *g, const struct prog_string *s);
 /* Adds a node to the next state, and whatever it leads to without a byte. */
 void machine_emit(struct gram_machine *m, const struct node *n);
 /* The state of what was added; 0: nothing was. */
-uint32_t machine_made_state(struct gram_machine *m);
+uint32_t machine_emitted_state(struct gram_machine *m);
 /* The node's part has ended: what is behind it goes on. word: the text that ended, where it is kept. */
 void machine_finish(struct gram_machine *m, uint32_t up, uint32_t word);
 uint32_t machine_up_of(struct gram_machine *m, const struct node *n); /* a list of one */

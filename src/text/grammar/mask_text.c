@@ -6,20 +6,20 @@
  * again, and those that hold two whole texts. */
 #include "text/grammar/mask_internal.h"
 
-enum { MAX_PAIRS = 48, MAX_CLOSED = 16 };
+#include <assert.h>
+
+enum { MAX_PAIRS = 48, MAX_DFA_PAIRS = 1 << 13, MAX_CLOSED = 16 };
 
 /* ---- parts that are taken whole ---------------------------------------------------------------------------------------- */
 
 /* Bytes that neither of two automata tells apart, one of each. */
 static uint32_t joint_bytes(const struct dfa *x, const struct dfa *y, uint8_t out[256]) {
-    uint32_t n = 0;
-    uint8_t xs[256], ys[256];
+    uint32_t n = 0, seen[256 * 256 / 32]; /* pairs of columns */
+    memset(seen, 0, ((size_t)x->n_classes * y->n_classes / 32 + 1) * sizeof *seen);
     for (int b = 0; b < 256; b++) {
-        uint32_t i = 0;
-        while (i < n && (xs[i] != x->classes[b] || ys[i] != y->classes[b])) i++;
-        if (i < n) continue;
-        xs[n] = x->classes[b];
-        ys[n] = y->classes[b];
+        uint32_t pair = x->classes[b] * y->n_classes + y->classes[b], bit = (uint32_t)1 << pair % 32;
+        if (seen[pair / 32] & bit) continue;
+        seen[pair / 32] |= bit;
         out[n++] = (uint8_t)b;
     }
     return n;
@@ -40,16 +40,35 @@ static bool pair_put(struct pairs *p, uint32_t part, uint32_t other) {
     return true;
 }
 
+struct dfa_pairs { /* the same for automata, whose states are few enough for a bit each */
+    uint32_t seen[MAX_DFA_PAIRS / 32];
+    uint16_t part[MAX_DFA_PAIRS], other[MAX_DFA_PAIRS];
+    uint32_t n;
+};
+
+static void dfa_pair_put(struct dfa_pairs *p, const struct dfa *language, uint32_t part, uint32_t other) {
+    uint32_t at = other * language->n_states + part, bit = (uint32_t)1 << at % 32;
+    if (p->seen[at / 32] & bit) return;
+    p->seen[at / 32] |= bit;
+    p->part[p->n] = (uint16_t)part;
+    p->other[p->n++] = (uint16_t)other;
+}
+
 /* Every text of the part's language leads from `state` to a live state of d; those are left in *out. */
-static bool dfa_takes(const struct dfa *d, uint32_t state, const struct dfa *language, struct pairs *out) {
+static bool dfa_takes(const struct dfa *d, uint32_t state, const struct dfa *language, struct dfa_pairs *out) {
     uint8_t bytes[256];
+    uint64_t n_pairs = (uint64_t)d->n_states * language->n_states;
+    if (n_pairs > MAX_DFA_PAIRS) return false;
     uint32_t n_bytes = joint_bytes(d, language, bytes);
+    memset(out->seen, 0, (size_t)(n_pairs + 31) / 32 * sizeof *out->seen);
     out->n = 0;
-    pair_put(out, language->start, state);
+    dfa_pair_put(out, language, language->start, state);
     for (uint32_t i = 0; i < out->n; i++)
         for (uint32_t k = 0; k < n_bytes; k++) {
             uint32_t part = dfa_step(language, out->part[i], bytes[k]), other = dfa_step(d, out->other[i], bytes[k]);
-            if (part && (!other || !pair_put(out, part, other))) return false;
+            if (!part) continue;
+            if (!other) return false;
+            dfa_pair_put(out, language, part, other);
         }
     return true;
 }
@@ -80,12 +99,12 @@ static void suspect_ending(struct gram_machine *m, const uint8_t *bytes, uint32_
     uint32_t at = p->first[n ? bytes[0] : '"'], end;
     for (uint32_t i = 1; i <= n && at < p->n; i++) {
         uint8_t byte = i < n ? bytes[i] : '"';
-        for (end = p->skips[at], at++; at < end && p->bytes[at] != byte;) at = p->skips[at];
+        for (end = p->nodes[at].skip, at++; at < end && p->nodes[at].byte != byte;) at = p->nodes[at].skip;
         if (at >= end) return;
     }
     if (at >= p->n) return;
-    for (end = p->skips[at]; at < end; at++)
-        for (int32_t t = p->tokens[at]; t >= 0; t = m->v->same[t]) gram_token_list_put(&m->masks->suspects, t);
+    for (end = p->nodes[at].skip; at < end; at++)
+        for (int32_t t = p->nodes[at].token; t >= 0; t = p->same[t]) gram_token_list_put(&m->masks->suspects, t);
 }
 
 static void suspect_list(struct gram_machine *m, const int32_t *tokens, uint32_t n) {
@@ -141,75 +160,147 @@ struct string_walk {
     const struct node *n;
     const struct prog_string *s;
     const struct dfa *d;
-    uint32_t closed; /* the state behind the closing quote */
+    bool is_counted; /* the number of characters matters */
+    bool is_bounded; /* and a token may have too many, or lead where too few can come */
 };
+
+static struct string_walk string_walk_of(const struct gram_machine *m, const struct node *n) {
+    const struct prog_string *s = &m->g->strings[n->a];
+    struct string_walk w = {.n = n, .s = s, .d = prog_dfa(m->g, s->dfa)};
+    uint64_t reach = (uint64_t)m->v->longest + (s->lengths ? s->lengths->slack : 0);
+    w.is_counted = n->c < s->min || s->max != STR_LONG;
+    w.is_bounded = n->c < s->min || (s->max != STR_LONG && s->max - n->c <= reach);
+    return w;
+}
 
 static struct text_place string_next(const struct string_walk *w, struct text_place at, uint8_t byte) {
     at.state = dfa_step(w->d, at.state, byte);
+    if (!at.state || !w->is_counted) return at;
     if ((byte & 0xC0) != 0x80 && (w->s->max != STR_LONG || at.n < w->s->min)) at.n++;
-    if (at.state && !gram_strlengths_fits(w->s->lengths, at.state, w->s->min, w->s->max, at.n)) at.state = 0;
+    if (w->is_bounded && !gram_strlengths_fits(w->s->lengths, at.state, w->s->min, w->s->max, at.n)) at.state = 0;
     return at;
 }
 
-/* An escape at node i: from there on the walk goes by states. */
+/* An escape at node i: from there on the walk goes by states, up to the hole. */
 static void string_escape(struct gram_machine *m, const struct string_walk *w, const struct vocab_part *p, uint32_t i,
                           struct text_place at) {
     struct node n = *w->n;
     n.b = at.state;
     n.c = at.n;
-    mask_walk(m, p, i, p->skips[i], machine_state_of(m, &n));
+    n.up = m->masks->hole_up;
+    mask_walk(m, p, i, p->nodes[i].skip, machine_state_of(m, &n));
 }
 
-static void walk_string(struct gram_machine *m, const struct string_walk *w, const struct vocab_part *p) {
+/* What stays inside goes to the bits, what has escapes is found. */
+static void walk_string(struct gram_machine *m, const struct string_walk *w, const struct vocab_part *p, uint32_t *bits) {
     struct text_place *places = m->masks->places;
     places[0] = (struct text_place){w->n->b, w->n->c};
     for (uint32_t i = 0; i < p->n;) {
-        uint32_t depth = p->depths[i];
-        uint8_t byte = p->bytes[i];
+        uint32_t depth = p->nodes[i].depth;
+        uint8_t byte = p->nodes[i].byte;
         struct text_place at = places[depth - 1];
-        if (byte == '"') {
-            if (w->d->labels[at.state] && at.n >= w->s->min) {
-                mask_found(m, p->tokens[i]);
-                mask_walk(m, p, i + 1, p->skips[i], w->closed);
-            }
-            i = p->skips[i];
-            continue;
-        }
-        if (byte == '\\') string_escape(m, w, p, i, at);
-        at = byte >= 0x20 && byte != '\\' ? string_next(w, at, byte) : (struct text_place){0};
+        bool is_end = false;
+        if (byte == '"') is_end = w->d->labels[at.state] && at.n >= w->s->min;
+        else if (byte == '\\') string_escape(m, w, p, i, at);
+        else at = string_next(w, at, byte);
+        if (is_end) mask_ended(m, p, i);
+        else if (byte == '"' || byte == '\\' || byte < 0x20) at.state = 0;
         places[depth] = at;
-        if (!at.state) {
-            i = p->skips[i];
-            continue;
-        }
-        mask_found(m, p->tokens[i]);
-        i++;
+        if (at.state)
+            for (int32_t t = p->nodes[i].token; t >= 0; t = p->same[t]) bits[t / 32] |= (uint32_t)1 << t % 32;
+        i = at.state && !is_end ? i + 1 : p->nodes[i].skip;
     }
 }
 
+/* How many characters may still come. */
+static uint32_t chars_left(const struct string_walk *w) {
+    return w->s->max == STR_LONG ? STR_LONG : w->s->max - w->n->c;
+}
+
+/* Any characters. */
+static bool takes_any(const struct gram_machine *m, const struct string_walk *w) {
+    return !w->s->lengths && gram_string_is_any(m->g, w->s) && w->n->b == w->d->start;
+}
+
+/* Every text of the part that is not too long. */
 static bool string_takes(const struct string_walk *w, const struct vocab_part *p) {
-    struct pairs pairs;
-    uint32_t chars = w->n->c, last = chars + p->longest;
+    struct dfa_pairs pairs;
+    uint32_t chars = w->n->c, left = chars_left(w), last = chars;
     if (!dfa_takes(w->d, w->n->b, p->language, &pairs)) return false;
-    if (w->s->max == STR_LONG) last = chars;
+    if (!w->is_bounded) return true;
+    if (left != STR_LONG) last += left < p->longest ? left : p->longest;
     for (uint32_t i = 0; i < pairs.n; i++)
         for (uint32_t c = chars; c <= last; c++)
             if (!gram_strlengths_fits(w->s->lengths, pairs.other[i], w->s->min, w->s->max, c)) return false;
     return true;
 }
 
-/* Any text as long as the string may still become: tokens of text need no walk then. */
-static bool take_base(struct gram_machine *m, const struct string_walk *w) {
+/* Takes tokens of text out of the bits that have more characters. */
+static void cut_long(const struct gram_vocab *v, uint32_t chars, uint32_t *bits) {
+    if (chars < VOCAB_LENGTHS)
+        for (size_t i = 0; i < v->n_words; i++) bits[i] &= v->length_bits[chars][i];
+    for (uint32_t i = 0; i < v->n_long && v->long_texts[i].n > chars; i++)
+        bits[v->long_texts[i].token / 32] &= ~((uint32_t)1 << v->long_texts[i].token % 32);
+}
+
+/* What the string takes from here on. Nothing of the cache's walk is changed. */
+static struct inside make_inside(struct gram_machine *m, const struct string_walk *w) {
     struct mask_cache *c = m->masks;
     const struct gram_vocab *v = m->v;
-    if (w->s->lengths || !gram_string_is_any(m->g, w->s) || w->n->b != w->d->start) return false;
-    uint32_t left = w->s->max == STR_LONG ? v->longest_text : w->s->max - w->n->c;
-    if (left > v->longest_text) left = v->longest_text;
-    if (left < v->longest_text && left >= VOCAB_LENGTHS) return false;
-    if (c->base && c->base_chars >= left) return true;
-    c->base = left == v->longest_text ? v->text_bits : v->length_bits[left];
-    c->base_chars = left;
-    return true;
+    bool is_any = takes_any(m, w);
+    uint32_t left = chars_left(w), whole = 0, n_found = c->found.n, *bits = arena_new(&c->a, uint32_t, v->n_words);
+    struct inside in = {.bits = bits};
+    if (!is_any && string_takes(w, &v->parts[VOCAB_TEXT_PARTS - 1])) is_any = true; /* its language has all the others in it */
+    if (is_any) {
+        whole = ALL_TEXT_PARTS;
+        memcpy(bits, v->text_bits, v->n_words * sizeof *bits);
+    }
+    for (uint32_t i = 0; i < VOCAB_TEXT_PARTS - 1 && !is_any; i++)
+        if (string_takes(w, &v->parts[i])) {
+            whole |= (uint32_t)1 << i;
+            mask_or_bits(bits, v->parts[i].bits, v->n_words);
+        }
+    if (left < v->longest_text) cut_long(v, left, bits);
+    c->ends.n = 0;
+    for (uint32_t i = 0; i < VOCAB_PARTS; i++) {
+        if (whole >> i & 1 && v->parts[i].longest <= left) in.parts |= (uint32_t)1 << i;
+        if (!(whole >> i & 1) && i != VOCAB_CONTROL) walk_string(m, w, &v->parts[i], bits);
+    }
+    mask_set_bits(bits, &c->found, n_found);
+    c->found.n = n_found;
+    in.n_ends = c->ends.n;
+    if (in.n_ends) in.ends = arena_copy(&c->a, c->ends.p, in.n_ends * sizeof *in.ends);
+    return in;
+}
+
+static const struct inside *inside_of(struct gram_machine *m, const struct string_walk *w) {
+    struct mask_cache *c = m->masks;
+    struct inside_key key = {w->n->a, w->n->b, w->n->c};
+    uint32_t at = gram_records_put(&c->inside_keys, &key);
+    if (at < c->n_insides) return &c->insides[at];
+    if (c->n_insides == c->insides_capacity) {
+        c->insides_capacity = c->insides_capacity ? 2 * c->insides_capacity : 16;
+        c->insides = mem_realloc(c->insides, c->insides_capacity * sizeof *c->insides);
+    }
+    c->insides[c->n_insides] = make_inside(m, w);
+    return &c->insides[c->n_insides++];
+}
+
+/* Any characters, and so many of them that no token has more. */
+static bool is_any_from_here(const struct gram_machine *m, const struct string_walk *w) {
+    return takes_any(m, w) && w->n->c >= w->s->min && chars_left(w) >= m->v->longest;
+}
+
+/* Tokens that go on behind the closing quote. */
+static void walk_closing(struct gram_machine *m, uint32_t closed) {
+    uint32_t bytes[8];
+    machine_first_bytes(m, closed, bytes);
+    mask_walk_bytes(m, &m->v->closing, closed, bytes);
+}
+
+static void walk_ends(struct gram_machine *m, const struct inside *in, uint32_t closed) {
+    const struct vocab_part *p = &m->v->parts[VOCAB_REST];
+    for (uint32_t i = 0; i < in->n_ends; i++) mask_walk(m, p, (uint32_t)in->ends[i] + 1, p->nodes[in->ends[i]].skip, closed);
 }
 
 /* In a list whose items must differ: every item has no end of values, so that one value more does not matter. */
@@ -241,14 +332,51 @@ bool gram_mask_fill_string(struct gram_machine *m, struct node *n) {
         n->f = 0;
     }
     if (n->d) return false;
-    struct string_walk w = {.n = n, .s = s, .d = d, .closed = machine_behind(m, n)};
-    for (uint32_t i = take_base(m, &w) ? VOCAB_TEXT_PARTS : 0; i < VOCAB_PARTS; i++) {
-        if (i == VOCAB_CONTROL) continue;
-        if (i < VOCAB_TEXT_PARTS && (c->base == m->v->text_bits || c->parts >> i & 1)) continue;
-        if (i < VOCAB_TEXT_PARTS && string_takes(&w, &m->v->parts[i])) c->parts |= (uint32_t)1 << i;
-        else walk_string(m, &w, &m->v->parts[i]);
-    }
+    struct string_walk w = string_walk_of(m, n);
+    bool is_any = is_any_from_here(m, &w);
+    const struct inside in = is_any ? m->v->any : *inside_of(m, &w);
+    c->taken[c->n_taken++] = in.bits;
+    c->parts |= in.parts;
+    if (is_any) walk_closing(m, machine_behind(m, n));
+    else if (in.n_ends) walk_ends(m, &in, machine_behind(m, n));
     return true;
+}
+
+/* The tokens that close a string of any characters, by what they have behind the quote. */
+static void sort_closing(struct gram_vocab *v) {
+    const struct vocab_part *p = &v->parts[VOCAB_REST];
+    struct vocab_entry *e = mem_alloc((v->n_tokens + 1) * sizeof *e);
+    size_t n = 0;
+    for (uint32_t i = 0; i < v->any.n_ends; i++) {
+        uint32_t end = (uint32_t)v->any.ends[i];
+        for (uint32_t k = end + 1; k < p->nodes[end].skip; k++)
+            for (int32_t t = p->nodes[k].token; t >= 0; t = p->same[t])
+                e[n++] = (struct vocab_entry){str_from(v->bytes[t], p->nodes[end].depth), t};
+    }
+    gram_vocab_sort(e, n);
+    gram_vocab_trie(v, &v->closing, gram_vocab_same(v), e, n);
+    mem_free(e);
+}
+
+void gram_vocab_find_any(struct gram_vocab *v) {
+    struct gram *g;
+    struct gram_options options = gram_defaults();
+    struct gram_source source = {.kind = GRAM_JSON_SCHEMA, .text = STR("{\"type\":\"string\"}")};
+    struct err err = {0};
+    int code = gram_compile(&source, &options, NULL, &g, &err);
+    assert(code == ERR_OK);
+    (void)code;
+    struct gram_machine *m = gram_machine_create(g, v, NULL, 0);
+    uint32_t n;
+    const struct node node = *machine_node(m, lists_get(&m->states, machine_step(m, m->start, '"'), &n)[0]);
+    struct string_walk w = string_walk_of(m, &node);
+    m->masks->max_work = UINT64_MAX;
+    v->any = make_inside(m, &w);
+    v->any.bits = arena_copy(&v->a, v->any.bits, v->n_words * sizeof *v->any.bits);
+    if (v->any.n_ends) v->any.ends = arena_copy(&v->a, v->any.ends, v->any.n_ends * sizeof *v->any.ends);
+    gram_machine_destroy(m);
+    gram_destroy(g);
+    sort_closing(v);
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------------- */
@@ -276,7 +404,7 @@ static uint32_t name_closed(struct gram_machine *m, struct name_walk *w, struct 
     for (uint32_t i = 0; i < w->n_closed; i++)
         if (w->closed[i].key == key && w->closed[i].label == label) return w->closed[i].state;
     gram_name_end(m, &w->p, (struct name_place){at.n, at.state, WORD_NONE}, w->n->up);
-    uint32_t state = machine_made_state(m);
+    uint32_t state = machine_emitted_state(m);
     if (w->n_closed < MAX_CLOSED) {
         w->closed[w->n_closed].key = key;
         w->closed[w->n_closed].label = label;
@@ -289,7 +417,7 @@ static void name_escape(struct gram_machine *m, const struct name_walk *w, const
     struct node n = *w->n;
     n.b = at.n;
     n.c = at.state;
-    mask_walk(m, p, i, p->skips[i], machine_state_of(m, &n));
+    mask_walk(m, p, i, p->nodes[i].skip, machine_state_of(m, &n));
 }
 
 static struct text_place name_place_next(struct gram_machine *m, const struct name_walk *w, struct text_place at, uint8_t byte) {
@@ -301,33 +429,33 @@ static void walk_name(struct gram_machine *m, struct name_walk *w, const struct 
     struct text_place *places = m->masks->places;
     places[0] = (struct text_place){w->n->c, w->n->b};
     for (uint32_t i = 0; i < p->n;) {
-        uint32_t depth = p->depths[i];
-        uint8_t byte = p->bytes[i];
+        uint32_t depth = p->nodes[i].depth;
+        uint8_t byte = p->nodes[i].byte;
         struct text_place at = places[depth - 1];
         if (byte == '"') {
             uint32_t closed = name_closed(m, w, at);
             if (closed) {
-                mask_found(m, p->tokens[i]);
-                mask_walk(m, p, i + 1, p->skips[i], closed);
+                mask_found(m, p, i);
+                mask_walk(m, p, i + 1, p->nodes[i].skip, closed);
             }
-            i = p->skips[i];
+            i = p->nodes[i].skip;
             continue;
         }
         if (byte == '\\') name_escape(m, w, p, i, at);
         places[depth] = byte >= 0x20 && byte != '\\' ? name_place_next(m, w, at, byte) : (struct text_place){0};
         at = places[depth];
         if (!name_walk_fits(m, w, at)) {
-            i = p->skips[i];
+            i = p->nodes[i].skip;
             continue;
         }
-        mask_found(m, p->tokens[i]);
+        mask_found(m, p, i);
         i++;
     }
 }
 
 /* A name that no key has may go on with anything of the part. */
 static bool name_takes(const struct name_walk *w, const struct vocab_part *p) {
-    struct pairs pairs;
+    struct dfa_pairs pairs;
     if (!dfa_takes(w->d, w->n->c, p->language, &pairs)) return false;
     for (uint32_t i = 0; i < pairs.n; i++)
         if (!(w->o->extra_classes[pairs.other[i]] & w->takes)) return false;
@@ -353,8 +481,8 @@ bool gram_mask_fill_name(struct gram_machine *m, struct node *n) {
         if (gram_object_takes_extra(m->g, &w.p, gram_seen_bits(m, &w.p), i)) w.takes |= (uint64_t)1 << i;
     for (uint32_t i = 0; i < VOCAB_PARTS; i++) {
         if (i == VOCAB_CONTROL) continue;
-        if (i < VOCAB_TEXT_PARTS && (c->base == m->v->text_bits || c->parts >> i & 1)) continue;
-        if (i < VOCAB_TEXT_PARTS && name_takes(&w, &m->v->parts[i])) c->parts |= (uint32_t)1 << i;
+        if (c->parts >> i & 1) continue;
+        if (i < VOCAB_TEXT_PARTS && name_takes(&w, &m->v->parts[i])) mask_take_part(c, i);
         else walk_name(m, &w, &m->v->parts[i]);
     }
     return true;

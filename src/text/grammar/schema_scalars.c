@@ -208,15 +208,15 @@ static struct scalars of_values(struct schema *s, uint32_t node, yyjson_val *lis
 }
 
 static void apply_values(struct schema *s, uint32_t node, struct scalars *x) {
-    yyjson_val *list = schema_keyword(s, node, "enum"), *one = schema_keyword(s, node, "const");
+    yyjson_val *list = schema_keyword(s, node, "enum"), *constant = schema_keyword(s, node, "const");
     struct scalars allowed;
     if (list && !yyjson_is_arr(list)) schema_fail(s, node, ERR_EARG, "enum must be a list");
     else if (list) {
         allowed = of_values(s, node, list);
         gram_scalars_and(s, x, &allowed);
     }
-    if (one) {
-        allowed = of_value(s, node, one);
+    if (constant) {
+        allowed = of_value(s, node, constant);
         gram_scalars_and(s, x, &allowed);
     }
 }
@@ -336,14 +336,14 @@ static unsigned value_kind(yyjson_val *v) {
 }
 
 unsigned schema_kinds(struct schema *s, uint32_t node) {
-    yyjson_val *v = s->nodes[node].v, *type, *list, *one, *item;
+    yyjson_val *v = s->nodes[node].v, *type, *list, *constant, *item;
     bool is_integer;
     size_t i, n;
     if (s->nodes[node].kind == SNODE_VALUE) return value_kind(v);
     if (!yyjson_is_obj(v)) return yyjson_is_false(v) ? 0 : KIND_ALL;
     unsigned kinds = KIND_ALL;
     if ((type = schema_keyword(s, node, "type"))) kinds &= type_kinds(s, node, type, &is_integer);
-    if ((one = schema_keyword(s, node, "const"))) kinds &= value_kind(one);
+    if ((constant = schema_keyword(s, node, "const"))) kinds &= value_kind(constant);
     if ((list = schema_keyword(s, node, "enum")) && yyjson_is_arr(list)) {
         unsigned any = 0;
         yyjson_arr_foreach(list, i, n, item) any |= value_kind(item);

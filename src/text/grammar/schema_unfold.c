@@ -166,9 +166,9 @@ static void apply_refs(struct unfolding *u, struct branch *b, uint32_t node, con
 /* enum and const: one of the values of this kind. */
 static bool apply_values(struct unfolding *u, struct branch *b, uint32_t node) {
     struct schema *s = u->s;
-    yyjson_val *one = schema_keyword(s, node, "const"), *list = schema_keyword(s, node, "enum");
+    yyjson_val *constant = schema_keyword(s, node, "const"), *list = schema_keyword(s, node, "enum");
     struct ways w = {0};
-    if (one) gram_branch_literal(u, b, lit(schema_node(s, SNODE_VALUE, one, node, STR("const")), false), NULL);
+    if (constant) gram_branch_literal(u, b, lit(schema_node(s, SNODE_VALUE, constant, node, STR("const")), false), NULL);
     if (!list) return true;
     for (size_t i = 0; i < yyjson_arr_size(list); i++) {
         yyjson_val *v = yyjson_arr_get(list, i);
@@ -253,9 +253,10 @@ static void break_if(struct unfolding *u, struct ways *w, uint32_t node) {
 /* False: the values have no other kind than this, so that the negation holds of it anyway. */
 static bool break_values(struct unfolding *u, struct ways *w, uint32_t node) {
     struct schema *s = u->s;
-    yyjson_val *one = schema_keyword(s, node, "const"), *list = schema_keyword(s, node, "enum");
+    yyjson_val *constant = schema_keyword(s, node, "const"), *list = schema_keyword(s, node, "enum");
     const struct facts *none = NULL;
-    if (one) gram_way_add(u, w, gram_facts_literal(s, NULL, lit(schema_node(s, SNODE_VALUE, one, node, STR("const")), true), NULL));
+    if (constant)
+        gram_way_add(u, w, gram_facts_literal(s, NULL, lit(schema_node(s, SNODE_VALUE, constant, node, STR("const")), true), NULL));
     if (!list) return true;
     for (size_t i = 0; i < yyjson_arr_size(list); i++) {
         yyjson_val *v = yyjson_arr_get(list, i);

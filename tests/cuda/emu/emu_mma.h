@@ -54,19 +54,28 @@ static inline void mma_f16(float d[4], const uint32_t a[4], uint32_t b0, uint32_
     emu_mma16(d, a, b0, b1, emu_f16);
 }
 
-static inline void mma_u8s8(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+// sign: 128 where the bytes of a have one, else 0.
+static inline void emu_mma8(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1, int sign) {
     emu_put_operands(a, b0, b1);
     unsigned g = emu.lane / 4, t = emu.lane % 4;
     for (int i = 0; i < 4; i++) {
         unsigned row = i / 2, column = 2 * t + (unsigned)i % 2; // row: 0 for g, 1 for g + 8
         for (unsigned k = 0; k < 32; k++) {
             unsigned high = k / 16, lane = k % 16 / 4, shift = k % 4 * 8;
-            int x = (uint8_t)(emu_exchange(row + 2 * high)[4 * g + lane] >> shift);
+            int x = ((uint8_t)(emu_exchange(row + 2 * high)[4 * g + lane] >> shift) ^ sign) - sign;
             int y = (int8_t)(uint8_t)(emu_exchange(4 + high)[4 * column + lane] >> shift);
             d[i] += x * y;
         }
     }
     emu_warp_barrier();
+}
+
+static inline void mma_u8s8(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    emu_mma8(d, a, b0, b1, 0);
+}
+
+static inline void mma_s8(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    emu_mma8(d, a, b0, b1, 128);
 }
 
 static inline void mma_u8s8_from(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1, int32_t c) {

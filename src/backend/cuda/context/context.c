@@ -14,6 +14,8 @@ void cuda_close(struct backend *be) {
     if (c->gave_up) c->d->cuMemFreeHost((void *)(uintptr_t)c->gave_up);
     for (int i = 0; i < 2; i++)
         if (c->bounced[i]) c->d->cuEventDestroy(c->bounced[i]);
+    for (int32_t i = 0; i < c->n_timers; i++) c->d->cuEventDestroy(c->timers[i]);
+    mem_free(c->timers);
     if (c->stream) c->d->cuStreamDestroy(c->stream);
     mem_free(c->pieces);
     plan_free(&c->plan);
@@ -61,6 +63,7 @@ int cuda_open(struct device *d, const struct backend_options *options, struct ba
     c->exact = options->precision == PRECISION_EXACT || options->precision == PRECISION_F32;
     c->no_fuse = options->no_fuse;
     c->kept_back = RESERVE_BYTES;
+    c->base.kv_bits = options->kv_bits == 8 ? 8 : 0; /* the caller refuses a wish that was not fulfilled */
     c->base.chooses = c->gpu->functions[KERNEL_choose_draw] != NULL;
     c->base.takes_inputs = true;
     c->base.rows_max = MAX_GRID_Y / 2; /* rows are the second dimension of a grid, and wide products have two for each */

@@ -2,7 +2,8 @@
  *
  * (1) Everything that changes from step to step lies in the step block, at addresses that depend on the key alone. (2) Values live in scratch
  * memory planned by plan.h; what an op needs only while it runs lies in op scratch, shared by all ops. (3) Precision exact and f32: every value
- * and the cache in f32. Otherwise values that only matrix products read, and the cache, are bf16, but for what the model asks to be wide. */
+ * and the cache in f32. Otherwise values that only matrix products read, and the cache, are bf16, but for what the model asks to be wide. With base.kv_bits
+ * the whole cache has 8 bits. */
 #ifndef MLXCEL_BACKEND_CUDA_CONTEXT_CONTEXT_H
 #define MLXCEL_BACKEND_CUDA_CONTEXT_CONTEXT_H
 
@@ -29,7 +30,8 @@ struct cuda_weight {
 
 struct cuda_kv_class {
     struct kv_class shape;
-    CUdeviceptr k, v; /* [layers][blocks][heads][K_BLOCK][width] */
+    CUdeviceptr k, v;                   /* [layers][blocks][heads][K_BLOCK][width], or blocks of kernels/kv8.cuh */
+    CUdeviceptr unpacked_k, unpacked_v; /* where cuda_kv_unpacks: of one layer, bf16 [blocks][heads][K_BLOCK][width] */
 };
 
 /* A piece of device memory that was allocated. */
@@ -41,8 +43,9 @@ struct cuda_piece {
 struct launch {
     enum kernel_id kernel;
     unsigned int grid[3], threads, shared_bytes;
-    size_t args; /* offset in program.args */
-    int32_t op;  /* index in the list, for timings and messages */
+    size_t args;  /* offset in program.args */
+    int32_t op;   /* index in the list, for timings and messages */
+    bool is_slow; /* a reference row runs it */
 };
 
 /* The values that an instruction of a decode step reads and makes; id 0: it has none. */
@@ -119,7 +122,10 @@ struct cuda {
         one_list; /* a step of one row with experts is being lowered as one list; wide products are rounded then, since kernels/one.cu keeps 16 bits of x */
     size_t kept_back;                /* bytes of the GPU that are left free for the driver and the display */
     const struct select_row *forced; /* for measurements: this row of the table is taken for all ops that it fits */
-    struct cuda_piece *pieces;       /* [n_pieces] of device memory */
+    struct step_times *times;        /* for measurements: launches are timed one by one, and no step is a graph; NULL: they are not */
+    CUevent *timers;                 /* [n_timers] for that */
+    int32_t n_timers;
+    struct cuda_piece *pieces; /* [n_pieces] of device memory */
     int32_t n_pieces, pieces_capacity;
 
     struct kv_layout layout;
@@ -216,7 +222,12 @@ bool cuda_tiles(const struct cuda *c, const struct weight_source *s);
 int64_t cuda_tile_bytes(const struct format *f, int64_t in);
 
 /* ---- cache (kv.c) ---- */
-bool cuda_kv_is_f32(const struct cuda *c, const struct kv_class *k);
+enum k_dtype cuda_kv_dtype(const struct cuda *c, const struct kv_class *k);
+/* Bytes of one block of one layer, its keys or its values. */
+size_t cuda_kv_block_bytes(const struct cuda *c, const struct kv_class *k, int32_t width);
+/* Whether prompts read a cache of 8 bits as bf16, one layer at a time; bytes of a position of a cached head that this takes. */
+bool cuda_kv_unpacks(const struct cuda *c, const struct kv_class *k);
+int32_t cuda_kv_aside_bytes(const struct backend *be, const struct kv_class *k);
 int32_t cuda_kv_number_bytes(const struct backend *be, const struct kv_class *k);
 int cuda_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err);
 void cuda_kv_close(struct backend *be);

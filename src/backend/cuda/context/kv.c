@@ -1,15 +1,25 @@
 /* The KV cache and the recurrent state on the device: pools sized once, blocks and slots numbered by the engine. */
 #include "backend/cuda/context/context.h"
 
-bool cuda_kv_is_f32(const struct cuda *c, const struct kv_class *k) {
-    return c->exact || k->wide;
+enum k_dtype cuda_kv_dtype(const struct cuda *c, const struct kv_class *k) {
+    return c->base.kv_bits ? K_I8 : c->exact || k->wide ? K_F32 : K_BF16;
 }
 
 int32_t cuda_kv_number_bytes(const struct backend *be, const struct kv_class *k) {
-    return cuda_kv_is_f32((const struct cuda *)be, k) ? sizeof(float) : 2;
+    return cuda_kv_dtype((const struct cuda *)be, k) == K_F32 ? sizeof(float) : 2;
 }
 
-static size_t block_bytes(const struct cuda *c, const struct kv_class *k, int32_t width) {
+bool cuda_kv_unpacks(const struct cuda *c, const struct kv_class *k) {
+    int32_t d = k->k_width;
+    return c->base.kv_bits && !c->exact && (d == 64 || d == 128 || d == 256) && k->v_width == d && c->gpu->functions[KERNEL_attn8_64];
+}
+
+int32_t cuda_kv_aside_bytes(const struct backend *be, const struct kv_class *k) {
+    return cuda_kv_unpacks((const struct cuda *)be, k) ? (k->k_width + k->v_width) * 2 : 0;
+}
+
+size_t cuda_kv_block_bytes(const struct cuda *c, const struct kv_class *k, int32_t width) {
+    if (c->base.kv_bits) return (size_t)k->heads * (size_t)kv8_block_bytes(width);
     return (size_t)k->heads * K_BLOCK * (size_t)width * (size_t)cuda_kv_number_bytes(&c->base, k);
 }
 
@@ -30,8 +40,13 @@ int cuda_kv_open(struct backend *be, const struct kv_layout *layout, struct err 
         struct cuda_kv_class *k = &c->kv[i];
         size_t blocks = (size_t)layout->classes[i].n_layers * (size_t)layout->classes[i].n_blocks;
         k->shape = layout->classes[i];
-        TRY(open_pool(c, blocks * block_bytes(c, &k->shape, k->shape.k_width), "KV cache", &k->k, err));
-        TRY(open_pool(c, blocks * block_bytes(c, &k->shape, k->shape.v_width), "KV cache", &k->v, err));
+        if (c->base.kv_bits) TRY(backend_kv_check(c->base.kv_bits, &k->shape, err));
+        TRY(open_pool(c, blocks * cuda_kv_block_bytes(c, &k->shape, k->shape.k_width), "KV cache", &k->k, err));
+        TRY(open_pool(c, blocks * cuda_kv_block_bytes(c, &k->shape, k->shape.v_width), "KV cache", &k->v, err));
+        if (!cuda_kv_unpacks(c, &k->shape) || !k->shape.n_layers) continue;
+        size_t numbers = (size_t)k->shape.n_blocks * (size_t)k->shape.heads * K_BLOCK * (size_t)k->shape.k_width;
+        TRY(open_pool(c, numbers * 2, "a layer of the KV cache in 16 bits", &k->unpacked_k, err));
+        TRY(open_pool(c, numbers * 2, "a layer of the KV cache in 16 bits", &k->unpacked_v, err));
     }
     c->state_total = 0;
     for (int32_t i = 0; i < layout->n_states; i++) {
@@ -49,6 +64,8 @@ void cuda_kv_close(struct backend *be) {
     for (int32_t i = 0; i < KV_CLASSES_MAX; i++) {
         cuda_free(c, &c->kv[i].k);
         cuda_free(c, &c->kv[i].v);
+        cuda_free(c, &c->kv[i].unpacked_k);
+        cuda_free(c, &c->kv[i].unpacked_v);
         c->kv[i] = (struct cuda_kv_class){0};
     }
     cuda_free(c, &c->states);
@@ -65,11 +82,11 @@ int cuda_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t 
     TRY(cuda_use(c, err));
     const struct cuda_kv_class *k = &c->kv[kv_class];
     for (int32_t layer = 0; layer < k->shape.n_layers; layer++) {
-        size_t first = (size_t)layer * (size_t)k->shape.n_blocks, bytes = block_bytes(c, &k->shape, k->shape.k_width);
+        size_t first = (size_t)layer * (size_t)k->shape.n_blocks, bytes = cuda_kv_block_bytes(c, &k->shape, k->shape.k_width);
         CUDA_TRY(c, c->d->cuMemcpyDtoDAsync(k->k + (first + (size_t)to) * bytes, k->k + (first + (size_t)from) * bytes, bytes, c->stream),
                  "copying a KV block");
         if (!k->v) continue;
-        bytes = block_bytes(c, &k->shape, k->shape.v_width);
+        bytes = cuda_kv_block_bytes(c, &k->shape, k->shape.v_width);
         CUDA_TRY(c, c->d->cuMemcpyDtoDAsync(k->v + (first + (size_t)to) * bytes, k->v + (first + (size_t)from) * bytes, bytes, c->stream),
                  "copying a KV block");
     }
@@ -90,8 +107,9 @@ int cuda_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err
 size_t cuda_block_bytes(const struct backend *be, int32_t kv_class, const char **out_layout) {
     const struct cuda *c = (const struct cuda *)be;
     const struct kv_class *k = &c->kv[kv_class].shape;
-    *out_layout = cuda_kv_is_f32(c, k) ? "cuda-f32" : "cuda-bf16";
-    return (block_bytes(c, k, k->k_width) + block_bytes(c, k, k->v_width)) * (size_t)k->n_layers;
+    static const char *const names[] = {[K_F32] = "cuda-f32", [K_BF16] = "cuda-bf16", [K_I8] = "cuda-i8"};
+    *out_layout = names[cuda_kv_dtype(c, k)];
+    return (cuda_kv_block_bytes(c, k, k->k_width) + cuda_kv_block_bytes(c, k, k->v_width)) * (size_t)k->n_layers;
 }
 
 /* The copy goes through the stream of the steps, so it comes after what was launched before. It is done when this returns. */
@@ -104,7 +122,7 @@ static int download(struct cuda *c, void *dst, CUdeviceptr from, size_t bytes, s
 /* The keys or values of a block, layer by layer, to `out` or from `in`; one of them is NULL. */
 static int move_block(struct cuda *c, const struct kv_class *k, CUdeviceptr pool, int32_t width, int32_t block, unsigned char *out,
                       const unsigned char *in, struct err *err) {
-    size_t bytes = block_bytes(c, k, width);
+    size_t bytes = cuda_kv_block_bytes(c, k, width);
     for (size_t layer = 0; bytes && layer < (size_t)k->n_layers; layer++) {
         CUdeviceptr at = pool + (layer * (size_t)k->n_blocks + (size_t)block) * bytes;
         if (out) TRY(download(c, out + layer * bytes, at, bytes, err));
@@ -116,7 +134,7 @@ static int move_block(struct cuda *c, const struct kv_class *k, CUdeviceptr pool
 int cuda_block_read(struct backend *be, int32_t kv_class, int32_t block, void *dst, struct err *err) {
     struct cuda *c = (struct cuda *)be;
     const struct cuda_kv_class *k = &c->kv[kv_class];
-    size_t keys = block_bytes(c, &k->shape, k->shape.k_width) * (size_t)k->shape.n_layers;
+    size_t keys = cuda_kv_block_bytes(c, &k->shape, k->shape.k_width) * (size_t)k->shape.n_layers;
     TRY(cuda_use(c, err));
     TRY(move_block(c, &k->shape, k->k, k->shape.k_width, block, dst, NULL, err));
     return move_block(c, &k->shape, k->v, k->shape.v_width, block, (unsigned char *)dst + keys, NULL, err);
@@ -125,7 +143,7 @@ int cuda_block_read(struct backend *be, int32_t kv_class, int32_t block, void *d
 int cuda_block_write(struct backend *be, int32_t kv_class, int32_t block, const void *src, struct err *err) {
     struct cuda *c = (struct cuda *)be;
     const struct cuda_kv_class *k = &c->kv[kv_class];
-    size_t keys = block_bytes(c, &k->shape, k->shape.k_width) * (size_t)k->shape.n_layers;
+    size_t keys = cuda_kv_block_bytes(c, &k->shape, k->shape.k_width) * (size_t)k->shape.n_layers;
     TRY(cuda_use(c, err));
     TRY(move_block(c, &k->shape, k->k, k->shape.k_width, block, NULL, src, err));
     return move_block(c, &k->shape, k->v, k->shape.v_width, block, NULL, (const unsigned char *)src + keys, err);

@@ -10,15 +10,23 @@ static int32_t visible_most(const struct cuda *c, int32_t window, int32_t chunk)
     return chunk > 0 && chunk < len ? chunk : len;
 }
 
+/* A cache of 8 bits: several rows, and wide heads, are for kernels/decode8.cu. */
+static bool dtype_fits(const struct cuda *c, const struct kv_class *kv) {
+    enum k_dtype dtype = cuda_kv_dtype(c, kv);
+    int32_t d = kv->k_width;
+    if (dtype == K_I8) return c->key.n_rows == 1 && (d == 64 || d == 128);
+    return dtype == K_BF16 && (d == 64 || d == 128 || d == 256);
+}
+
 static bool shapes_fit(const struct cuda *c, const struct cuda_qkv *qkv, const struct op *attn) {
     const struct kv_class *kv = &c->layout.classes[attn->arg.attn.kv.kv_class];
     struct tensor q = qkv->from[0], k = qkv->from[1], v = qkv->from[2];
     int32_t d = kv->k_width, group = q.heads / kv->heads;
     bool is_f32 = true;
     for (int i = 0; i < 3; i++) is_f32 = is_f32 && c->base.list.values[qkv->from[i].id - 1].dtype == DT_F32;
-    return is_f32 && !cuda_kv_is_f32(c, kv) && (d == 64 || d == 128 || d == 256) && kv->v_width == d && attn->out[0].width == d &&
-           q.width == d && k.width == d && v.width == d && k.heads == kv->heads && v.heads == kv->heads && group >= 1 && group <= 8 &&
-           group * kv->heads == q.heads && attn->out[0].head_stride == d && (int64_t)c->key.n_rows * q.heads < COUNTERS - COUNTERS_FIRST;
+    return is_f32 && dtype_fits(c, kv) && kv->v_width == d && attn->out[0].width == d && q.width == d && k.width == d && v.width == d &&
+           k.heads == kv->heads && v.heads == kv->heads && group >= 1 && group <= 8 && group * kv->heads == q.heads &&
+           attn->out[0].head_stride == d && (int64_t)c->key.n_rows * q.heads < COUNTERS - COUNTERS_FIRST;
 }
 
 int32_t step_attention_find(const struct cuda *c, int32_t i, struct step_attention *out) {
@@ -67,14 +75,14 @@ static void put_qkv(const struct cuda *c, const struct cuda_qkv *g, struct k_ste
 }
 
 /* Cuts the positions into runs of at least STEP_SPLIT, at most one run for each block. With few positions each query head gets a block where there
- * are enough blocks. With many positions a block takes all query heads of a cached head, so that the cache is read once. */
+ * are enough blocks. With many positions, or a cache of 8 bits, a block takes all query heads of a cached head, so that the cache is read once. */
 static void share_attention(const struct cuda *c, struct k_step_attn *a) {
     int32_t len = visible_most(c, a->window, a->chunk), most = c->gpu->n_sm / (a->rows * a->c.heads);
     int32_t splits = (int32_t)ceil_div(len, STEP_SPLIT);
     if (splits > most) splits = most;
     if (splits > STEP_SPLITS_MAX) splits = STEP_SPLITS_MAX;
     a->splits = splits < 1 ? 1 : splits;
-    a->per_item = len <= STEP_SINGLE_MAX && a->c.heads * a->group * a->splits <= c->gpu->n_sm ? 1 : a->group;
+    a->per_item = a->c.dtype != K_I8 && len <= STEP_SINGLE_MAX && a->c.heads * a->group * a->splits <= c->gpu->n_sm ? 1 : a->group;
     a->sets = (int32_t)ceil_div(a->group, a->per_item);
 }
 
@@ -100,9 +108,11 @@ void step_attention_lower(struct cuda *c, const struct step_attention *g) {
     };
     put_qkv(c, &g->qkv, a);
     share_attention(c, a);
-    size_t used = 0, d = (size_t)a->c.k_width, heads = (size_t)a->group, warps = STEP_WARPS / ((heads + 1) / 2);
+    bool is_8 = a->c.dtype == K_I8;
+    size_t used = 0, d = (size_t)a->c.k_width, heads = (size_t)a->group, warps = STEP_WARPS / ((heads + 1) / 2), part = d + (is_8 ? 4 : 2);
     if (a->splits > 1)
-        a->partial = cuda_op_scratch(c, &used, (size_t)a->rows * (size_t)attn->in[0].heads * (size_t)a->splits * (d + 2) * sizeof(float));
-    size_t shared_bytes = STEP_HEAD_BYTES + ((heads + 2) * d + heads * warps * (d + 2)) * sizeof(float);
+        a->partial = cuda_op_scratch(c, &used, (size_t)a->rows * (size_t)attn->in[0].heads * (size_t)a->splits * part * sizeof(float));
+    size_t room = is_8 ? (size_t)attn8_item_bytes((int)d, a->group, LIST_WARPS) : ((heads + 2) * d + heads * warps * part) * sizeof(float);
+    size_t shared_bytes = (is_8 ? LIST_HEAD_BYTES : STEP_HEAD_BYTES) + room;
     step_emit(c, &in, &values, (unsigned int)(a->rows * a->c.heads * a->splits), shared_bytes);
 }

@@ -25,6 +25,8 @@ void step_put_norm(struct k_step_linear *a, const struct op *norm);
 void step_put_residual(const struct cuda *c, struct k_step_linear *a, const struct op *add, int other);
 /* Divides a product's tiles among all blocks. */
 void step_share_tiles(const struct cuda *c, struct k_step_linear *a, int64_t n_tiles);
+/* Whether a launch of this kernel is an instruction. */
+bool step_is_instr(enum kernel_id kernel);
 /* Emits the launch of one instruction. A graph joins launches that follow each other (graph.c). values: what the instruction reads and makes. */
 void step_emit(struct cuda *c, const struct k_instr *in, const struct step_values *values, unsigned int blocks, size_t shared_bytes);
 

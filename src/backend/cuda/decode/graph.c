@@ -29,7 +29,7 @@ bool cuda_graph_wanted(struct cuda *c, const struct step_key *key) {
 static int32_t run_length(const struct cuda *c, int32_t i) {
     const struct program *p = &c->program;
     int32_t n = 0;
-    while (i + n < p->n_launches && p->launches[i + n].kernel == KERNEL_step_run) n++;
+    while (i + n < p->n_launches && step_is_instr(p->launches[i + n].kernel)) n++;
     return n;
 }
 
@@ -38,10 +38,10 @@ static const struct k_step_run *run_args(const struct cuda *c, int32_t i) {
 }
 
 /* A run of instructions: launches [i, i + n) of the program, instructions [at, at + n) of struct runs. is_one: kernels/one.cu runs them, by `launch`
- * with rings of `depth` places. */
+ * with rings of `depth` places. is_mixed: kernels/step.cu does not know all of them. */
 struct run {
     int32_t i, n, at, depth;
-    bool is_one;
+    bool is_one, is_mixed;
     struct launch launch;
 };
 
@@ -65,6 +65,7 @@ static void gather_runs(const struct cuda *c, struct runs *out) {
         struct run *r = &out->runs[out->n_runs++];
         *r = (struct run){.i = i, .n = n, .at = out->n};
         for (int32_t k = 0; k < n; k++) {
+            r->is_mixed = r->is_mixed || c->program.launches[i + k].kernel != KERNEL_step_run;
             out->values[out->n] = c->program.values[i + k];
             out->all[out->n++] = run_args(c, i + k)->one;
         }
@@ -154,7 +155,7 @@ static int add_nodes(struct cuda *c, CUgraph graph, const struct runs *runs, str
     CUgraphNode last = NULL;
     for (int32_t i = 0, k = 0; i < p->n_launches;) {
         const struct run *r = k < runs->n_runs && runs->runs[k].i == i ? &runs->runs[k++] : NULL;
-        if (r && (r->is_one || (r->n > 1 && c->gpu->can_run_lists))) {
+        if (r && (r->is_one || (r->n > 1 && c->gpu->can_run_lists && !r->is_mixed))) {
             TRY(add_list(c, graph, runs, r, &last, err));
             i += r->n;
             continue;
@@ -191,7 +192,7 @@ bool cuda_one_list_holds(const struct cuda *c) {
     for (int32_t i = 0; i < p->n_launches; i++) {
         enum op_kind kind = c->base.list.ops[p->launches[i].op].kind;
         bool is_around = kind == OP_EMBED || kind == OP_ARGMAX || kind == OP_CHOOSE;
-        if (p->launches[i].kernel != KERNEL_step_run && !is_around) return false;
+        if (!step_is_instr(p->launches[i].kernel) && !is_around) return false;
     }
     gather_runs(c, &r);
     bool holds = r.n_runs == 1 && r.runs[0].is_one;

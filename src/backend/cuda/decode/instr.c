@@ -35,9 +35,20 @@ int32_t step_count_reads(const struct cuda *c, struct tensor t) {
     return n;
 }
 
+/* The kernel that runs an instruction by itself. */
+static enum kernel_id kernel_of(const struct k_instr *in) {
+    const struct k_cache *cache = &in->u.attn.c;
+    if (in->kind != K_STEP_ATTN || cache->dtype != K_I8) return KERNEL_step_run;
+    return cache->k_width == 64 ? KERNEL_step8_attn_64 : KERNEL_step8_attn_128;
+}
+
+bool step_is_instr(enum kernel_id kernel) {
+    return kernel == KERNEL_step_run || kernel == KERNEL_step8_attn_64 || kernel == KERNEL_step8_attn_128;
+}
+
 void step_emit(struct cuda *c, const struct k_instr *in, const struct step_values *values, unsigned int blocks, size_t shared_bytes) {
     struct k_step_run run = {.barrier = c->counters, .n = 1, .one = *in};
-    EMIT(c, KERNEL_step_run, GRID(blocks, 1, 1), STEP_THREADS, (unsigned int)shared_bytes, run);
+    EMIT(c, kernel_of(in), GRID(blocks, 1, 1), STEP_THREADS, (unsigned int)shared_bytes, run);
     struct step_values *noted = &c->program.values[c->program.n_launches - 1];
     *noted = *values;
     noted->reads = values->y.id == STEP_INNER ? 1 : step_count_reads(c, values->y);

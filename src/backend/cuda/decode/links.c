@@ -14,16 +14,22 @@ enum { LINKS = 8, LINK_REACH = LINKS - 2, LINK_BYTES_MAX = 128 << 10 };
 /* What the weights of a list are: codes of 4 bits, of 4 and 8, of 4 with experts, bf16, f16. */
 enum one_kind { ONE_4, ONE_48, ONE_EXPERTS, ONE_16, ONE_F16, N_ONE_KINDS };
 
-/* By kind of weights and width of heads; the most places of a warp's ring of weights. */
+/* By kind of weights and width of heads: the kernel, and the one for a cache of 8 bits (N_KERNELS: there is none); the most places of a warp's ring of weights. */
 static const struct one_kernel {
-    enum kernel_id id;
+    enum kernel_id id, id_8;
     enum one_kind kind;
     int32_t width, depth;
 } one_kernels[] = {
-    {KERNEL_one_4_64, ONE_4, 64, 4},       {KERNEL_one_4_128, ONE_4, 128, 4},           {KERNEL_one_48_64, ONE_48, 64, 4},
-    {KERNEL_one_48_128, ONE_48, 128, 4},   {KERNEL_one_experts_64, ONE_EXPERTS, 64, 4}, {KERNEL_one_experts_128, ONE_EXPERTS, 128, 4},
-    {KERNEL_one_16_64, ONE_16, 64, 3},     {KERNEL_one_16_128, ONE_16, 128, 3},         {KERNEL_one_f16_64, ONE_F16, 64, 3},
-    {KERNEL_one_f16_128, ONE_F16, 128, 3},
+    {KERNEL_one_4_64, KERNEL_one8_4_64, ONE_4, 64, 4},
+    {KERNEL_one_4_128, KERNEL_one8_4_128, ONE_4, 128, 4},
+    {KERNEL_one_48_64, KERNEL_one8_48_64, ONE_48, 64, 4},
+    {KERNEL_one_48_128, KERNEL_one8_48_128, ONE_48, 128, 4},
+    {KERNEL_one_experts_64, KERNEL_one8_experts_64, ONE_EXPERTS, 64, 4},
+    {KERNEL_one_experts_128, KERNEL_one8_experts_128, ONE_EXPERTS, 128, 4},
+    {KERNEL_one_16_64, N_KERNELS, ONE_16, 64, 3},
+    {KERNEL_one_16_128, N_KERNELS, ONE_16, 128, 3},
+    {KERNEL_one_f16_64, N_KERNELS, ONE_F16, 64, 3},
+    {KERNEL_one_f16_128, N_KERNELS, ONE_F16, 128, 3},
 };
 
 /* Elements of a product's x. The product that goes down from all chosen experts reads the inner values of all of them. */
@@ -37,15 +43,16 @@ static size_t room_of(const struct k_instr *in) {
     size_t units = (size_t)x_width(&in->u.linear) / 64, d = (size_t)a->c.k_width, heads = (size_t)a->per_item;
     if (in->kind == K_STEP_ROUTER) return 0;
     if (in->kind == K_STEP_LINEAR) return (units + 1) / 2 * 16 + units * 128;
+    if (a->c.dtype == K_I8) return (size_t)attn8_item_bytes(a->c.k_width, a->per_item, LIST_WARPS);
     size_t each = heads == 1 ? LIST_WARPS : LIST_WARPS / ((heads + 1) / 2);
     return ((heads + 2) * d + heads * each * (d + 2)) * sizeof(float);
 }
 
 /* What the instructions of a list need of a kernel: one mode of weights (-1: none yet) and, where they are plain, one type, one width of heads (0: none yet),
- * experts, codes of 8 bits beside those of 4. */
+ * experts, codes of 8 bits beside those of 4, a cache of 8 bits. */
 struct one_shape {
     int32_t mode, dtype, width;
-    bool has_experts, has_8;
+    bool has_experts, has_8, cache_8;
 };
 
 static enum one_kind kind_of(const struct one_shape *shape) {
@@ -59,8 +66,9 @@ static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_
     const struct k_step_attn *a = &in->u.attn;
     if (in->kind == K_STEP_ROUTER) return shape->has_experts = true;
     if (in->kind == K_STEP_ATTN) {
-        if (!shape->width) shape->width = a->c.k_width;
-        return a->rows == 1 && a->c.k_width == shape->width && a->c.heads * a->sets * a->splits <= c->gpu->n_sm;
+        if (!shape->width) shape->width = a->c.k_width, shape->cache_8 = a->c.dtype == K_I8;
+        return a->rows == 1 && shape->cache_8 == (a->c.dtype == K_I8) && a->c.k_width == shape->width &&
+               a->c.heads * a->sets * a->splits <= c->gpu->n_sm;
     }
     if (shape->mode < 0) shape->mode = l->w.mode, shape->dtype = l->w.dtype;
     if (l->w.mode == K_AFFINE && l->w.bits == 8) shape->has_8 = true;
@@ -82,11 +90,12 @@ bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, s
         const struct one_kernel *one = &one_kernels[k];
         size_t place = (size_t)list_place_bytes(one->kind == ONE_16 || one->kind == ONE_F16, one->kind == ONE_48, is_small);
         size_t fixed = LIST_HEAD_BYTES + sums + most, each = LIST_WARPS * place;
-        if (one->kind != kind_of(&shape) || one->width != shape.width || !c->gpu->functions[one->id]) continue;
+        enum kernel_id id = shape.cache_8 ? one->id_8 : one->id;
+        if (one->kind != kind_of(&shape) || one->width != shape.width || id == N_KERNELS || !c->gpu->functions[id]) continue;
         if (fixed + each > (size_t)c->gpu->shared_max) return false;
         size_t depth = ((size_t)c->gpu->shared_max - fixed) / each;
         if (depth > (size_t)one->depth) depth = (size_t)one->depth;
-        *out = (struct launch){one->id, {(unsigned int)c->gpu->n_sm, 1, 1}, LIST_WARPS * 32, (unsigned int)(fixed + depth * each), 0, 0};
+        *out = (struct launch){id, {(unsigned int)c->gpu->n_sm, 1, 1}, LIST_WARPS * 32, (unsigned int)(fixed + depth * each), 0, 0, false};
         *out_depth = (int32_t)depth;
         return true;
     }

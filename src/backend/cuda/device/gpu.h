@@ -45,4 +45,7 @@ int cuda_gpu_use(struct cuda_gpu *g, struct err *err);
 int cuda_modules_load(struct cuda_gpu *g, struct err *err);
 const char *cuda_kernel_name(enum kernel_id id);
 
+/* A device that only plans, and whose kernels and sizes are those of another (plan_gpu.c). Released with device_release. */
+struct device *cuda_gpu_for_plans(const struct cuda_gpu *like);
+
 #endif

@@ -25,7 +25,7 @@ void cuda_emit(struct cuda *c, enum kernel_id kernel, const unsigned int grid[3]
     memcpy(p->args + at, args, args_bytes);
     p->args_used = at + args_bytes;
     int32_t op = p->n_launches ? p->launches[p->n_launches - 1].op : 0;
-    p->launches[p->n_launches++] = (struct launch){kernel, {grid[0], grid[1], grid[2]}, threads, shared_bytes, at, op};
+    p->launches[p->n_launches++] = (struct launch){kernel, {grid[0], grid[1], grid[2]}, threads, shared_bytes, at, op, false};
 }
 
 CUdeviceptr cuda_op_scratch(struct cuda *c, size_t *used, size_t bytes) {
@@ -79,17 +79,16 @@ CUdeviceptr cuda_rope_pos(const struct cuda *c, const struct rope_args *r) {
 
 struct k_cache cuda_cache(const struct cuda *c, struct kv_ref kv) {
     const struct cuda_kv_class *k = &c->kv[kv.kv_class];
-    bool f32 = cuda_kv_is_f32(c, &k->shape);
-    size_t element = f32 ? 4 : 2, rows = (size_t)k->shape.n_blocks * (size_t)k->shape.heads * K_BLOCK;
+    size_t blocks = (size_t)kv.index * (size_t)k->shape.n_blocks;
     return (struct k_cache){
-        .k = k->k + (size_t)kv.index * rows * (size_t)k->shape.k_width * element,
-        .v = k->v ? k->v + (size_t)kv.index * rows * (size_t)k->shape.v_width * element : 0,
+        .k = k->k + blocks * cuda_kv_block_bytes(c, &k->shape, k->shape.k_width),
+        .v = k->v ? k->v + blocks * cuda_kv_block_bytes(c, &k->shape, k->shape.v_width) : 0,
         .table = cuda_step_array(c, c->at.tables[kv.kv_class]),
         .table_stride = c->at.table_stride,
         .heads = k->shape.heads,
         .k_width = k->shape.k_width,
         .v_width = k->shape.v_width,
-        .dtype = f32 ? K_F32 : K_BF16,
+        .dtype = cuda_kv_dtype(c, &k->shape),
     };
 }
 

@@ -74,7 +74,9 @@ void cuda_lower_parts_norm(struct cuda *c, const struct op *linear, const struct
 bool cuda_linear_few_fits(const struct cuda *c, const struct op *op);
 bool gemm_fits(const struct cuda *c, const struct op *op);
 bool gemm_glu_fits(const struct cuda *c, const struct op *linear, const struct op *glu);
+bool gemm_heads_fit(const struct cuda *c, const struct op *op);
 bool attn_fast_fits(const struct cuda *c, const struct op *op);
+bool attn_latent_fits(const struct cuda *c, const struct op *op);
 bool attn_pick_fits(const struct cuda *c, const struct op *op);
 /* A product with the GLU op of its two halves. qmv_fits, cuda_wqmm_fits, qmm_fits or gemm_glu_fits holds. */
 void lower_gemm_glu(struct cuda *c, const struct op *linear, const struct op *glu);
@@ -86,8 +88,8 @@ cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower
     lower_terms, lower_terms_sum;
 cuda_lower_fn lower_choose;
 bool choose_fits(const struct cuda *c, const struct op *op);
-cuda_lower_fn lower_kv_write, lower_attn_ref, lower_attn_relative, lower_pick, lower_attn_fast, lower_route, lower_passing, lower_experts,
-    lower_experts_ref;
+cuda_lower_fn lower_kv_write, lower_attn_ref, lower_attn_relative, lower_pick, lower_attn_fast, lower_attn_latent, lower_head_gemm,
+    lower_route, lower_passing, lower_experts, lower_experts_ref;
 cuda_lower_fn lower_given, lower_pool_rows, lower_attn_rows, lower_attn_rows_flash;
 bool attn_rows_flash_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning, lower_lru, lower_wkv;

@@ -51,7 +51,6 @@ void lower_choose(struct cuda *c, const struct op *op) {
     if (c->key.chooses & CHOICE_SHAPES) EMIT(c, KERNEL_choose_shape, once, CHOOSE_THREADS, 0, a);
     EMIT(c, KERNEL_choose_max, lists ? twice : once, CHOOSE_THREADS, 0, a);
     if (counts) EMIT(c, KERNEL_choose_count, twice, CHOOSE_THREADS, 2 * K_BUCKETS * sizeof(uint32_t), a);
-    if (lists) EMIT(c, KERNEL_choose_gather, twice, CHOOSE_THREADS, 0, a);
-    if (lists) EMIT(c, KERNEL_choose_cut, GRID(both, 1, 1), CHOOSE_THREADS, K_LIST_MAX * (sizeof(uint64_t) + sizeof(float)), a);
+    if (lists) EMIT(c, KERNEL_choose_gather, twice, CHOOSE_THREADS, K_LIST_BYTES, a);
     EMIT(c, KERNEL_choose_draw, once, CHOOSE_THREADS, 0, a);
 }

@@ -193,7 +193,8 @@ void lower_kv_write(struct cuda *c, const struct op *op) {
         .pos = cuda_step_array(c, c->at.pos),
         .seq_of = cuda_step_array(c, c->at.seq_of),
     };
-    EMIT(c, KERNEL_kv_write, GRID(op->in[0].rows, 1, 1), 256, 0, a);
+    if (a.c.dtype == K_I8) EMIT(c, KERNEL_kv8_write, GRID(ceil_div(2 * a.c.heads, 4), op->in[0].rows, 1), 128, 0, a);
+    else EMIT(c, KERNEL_kv_write, GRID(op->in[0].rows, 1, 1), 256, 0, a);
 }
 
 void lower_argmax(struct cuda *c, const struct op *op) {

@@ -182,6 +182,42 @@ void lower_gemm(struct cuda *c, const struct op *op) {
     emit_pieces(c, op, &g, op->arg.linear.weight->out, 1, used);
 }
 
+/* ---- a matrix for each head ------------------------------------------------------------------------------------------ */
+
+bool gemm_heads_fit(const struct cuda *c, const struct op *op) {
+    const struct weight *w = op->arg.linear.weight;
+    return !c->exact && c->gpu->functions[KERNEL_gemm_bf16] && op->in[0].rows > QMV_ROWS && w->in % 8 == 0 && !op->arg.linear.bias &&
+           op->in[0].heads <= MAX_GRID_Y && GEMM_SHARED <= c->gpu->shared_max;
+}
+
+void lower_head_gemm(struct cuda *c, const struct op *op) {
+    const struct weight *w = op->arg.linear.weight;
+    struct k_weight kw = cuda_weight_args(w);
+    struct k_view x = cuda_view(c, op->in[0]), y = cuda_view(c, op->out[0]), dense = x;
+    size_t used = 0;
+    int64_t heads = x.heads, in = w->in;
+    dense.p = cuda_op_scratch(c, &used, (size_t)x.rows * (size_t)(heads * in) * 2);
+    dense.dtype = K_BF16, dense.head_stride = in, dense.row_stride = heads * in;
+    struct k_elem convert = {.a = x, .y = dense};
+    EMIT(c, KERNEL_elem_convert, GRID(ceil_div(heads * in, 256), x.rows, 1), 256, 0, convert);
+    CUdeviceptr weights = cuda_op_scratch(c, &used, (size_t)(heads * w->out * in) * 2);
+    emit_dequant(c, &kw, weights, 0, heads * w->out);
+    struct k_gemm a = {.x = dense.p,
+                       .w = weights,
+                       .y = y.p,
+                       .x_stride = dense.row_stride,
+                       .w_stride = in,
+                       .y_stride = y.row_stride,
+                       .m = x.rows,
+                       .n = (int32_t)w->out,
+                       .k = (int32_t)in,
+                       .y_dtype = y.dtype,
+                       .x_head = in,
+                       .w_head = w->out * in,
+                       .y_head = y.head_stride};
+    EMIT(c, KERNEL_gemm_bf16, GRID(ceil_div(a.m, GEMM_TILE), ceil_div(a.n, GEMM_TILE), heads), GEMM_THREADS, GEMM_SHARED, a);
+}
+
 /* ---- with its gate ------------------------------------------------------------------------------------------------- */
 
 /* Asked before values have addresses, so it decides by sizes alone: planned values begin at multiples of 256 bytes. */

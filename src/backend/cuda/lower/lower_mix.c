@@ -28,14 +28,15 @@ static struct k_attn attn_args_of(const struct cuda *c, const struct op *op) {
 }
 
 void lower_attn_ref(struct cuda *c, const struct op *op) {
-    static const enum kernel_id by_width[2][4] = {
-        {KERNEL_attn_ref_f32_64, KERNEL_attn_ref_f32_128, KERNEL_attn_ref_f32_256, KERNEL_attn_ref_f32_576},
-        {KERNEL_attn_ref_bf16_64, KERNEL_attn_ref_bf16_128, KERNEL_attn_ref_bf16_256, KERNEL_attn_ref_bf16_576},
+    static const enum kernel_id by_width[][4] = {
+        [K_F32] = {KERNEL_attn_ref_f32_64, KERNEL_attn_ref_f32_128, KERNEL_attn_ref_f32_256, KERNEL_attn_ref_f32_576},
+        [K_BF16] = {KERNEL_attn_ref_bf16_64, KERNEL_attn_ref_bf16_128, KERNEL_attn_ref_bf16_256, KERNEL_attn_ref_bf16_576},
+        [K_I8] = {KERNEL_attn_ref_i8_64, KERNEL_attn_ref_i8_128, KERNEL_attn_ref_i8_256}, /* backend_kv_check: none is wider */
     };
     struct k_attn a = attn_args_of(c, op);
     int32_t width = a.c.k_width > a.y.width ? a.c.k_width : a.y.width;
     int i = width <= 64 ? 0 : width <= 128 ? 1 : width <= 256 ? 2 : 3;
-    EMIT(c, by_width[a.c.dtype == K_F32 ? 0 : 1][i], GRID(a.q.heads, a.q.rows, 1), 256, 0, a);
+    EMIT(c, by_width[a.c.dtype][i], GRID(a.q.heads, a.q.rows, 1), 256, 0, a);
 }
 
 void lower_attn_relative(struct cuda *c, const struct op *op) {
@@ -78,21 +79,44 @@ void lower_pick(struct cuda *c, const struct op *op) {
 
 /* ---- decode rows split along their positions, prompt rows in tiles ------------------------------------------------- */
 
-/* RUN_POSITIONS: the fewest positions that are worth a block of their own. FEW_HEADS, MANY_HEADS: query heads that a block of kernels/decode.cu takes.
+/* RUN_POSITIONS, LATENT_RUN: the fewest positions that are worth a block of their own, there and in kernels/latent.cu. FEW_HEADS, MANY_HEADS: query heads that a block of kernels/decode.cu takes.
  * SHORT: positions up to which the kernels with short rings are better. */
-enum { RUN_POSITIONS = 256, RUNS_MAX = 64, BLOCKS_A_SM = 8, FEW_HEADS = 8, MANY_HEADS = 16, SHORT = 256 };
+enum { RUN_POSITIONS = 256, LATENT_RUN = 128, RUNS_MAX = 64, BLOCKS_A_SM = 8, FEW_HEADS = 8, MANY_HEADS = 16, SHORT = 256 };
+
+/* Kernels for tiles of prompt rows, by the width of a head; group: the most query heads of a cached head in decode steps. */
+static const struct flash_kernel {
+    int32_t width, group;
+    enum kernel_id kernel;
+} flash_kernels[] = {{64, MANY_HEADS, KERNEL_attn_flash_64},
+                     {80, FEW_HEADS, KERNEL_attn_flash_80},
+                     {96, FEW_HEADS, KERNEL_attn_flash_96},
+                     {128, MANY_HEADS, KERNEL_attn_flash_128},
+                     {256, MANY_HEADS, KERNEL_attn_flash_256}};
+
+static const struct flash_kernel *flash_of(int32_t width) {
+    for (size_t i = 0; i < sizeof flash_kernels / sizeof *flash_kernels; i++)
+        if (flash_kernels[i].width == width) return &flash_kernels[i];
+    return NULL;
+}
+
+/* Kernels for GPUs with little shared memory have one stage for wide heads. */
+static int flash_bytes(const struct cuda *c, int32_t width) {
+    return cuda_has_small_shared(c) && width > 128 ? flash_narrow_bytes(width) : flash_shared_bytes(width);
+}
 
 bool attn_fast_fits(const struct cuda *c, const struct op *op) {
     const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
     int32_t d = k->k_width, group = op->in[0].heads / k->heads;
-    return !cuda_kv_is_f32(c, k) && !op->arg.attn.slopes && !op->arg.attn.both_ways && c->gpu->functions[KERNEL_attn_flash_64] &&
-           (d == 64 || d == 128 || d == 256) && k->v_width == d && op->out[0].width == d && group <= MANY_HEADS &&
-           flash_shared_bytes(d) <= c->gpu->shared_max;
+    const struct flash_kernel *flash = flash_of(d);
+    bool has_dtype = cuda_kv_dtype(c, k) == K_BF16 || cuda_kv_unpacks(c, k);
+    return flash && c->gpu->functions[flash->kernel] && has_dtype && !op->arg.attn.slopes && !op->arg.attn.both_ways && k->v_width == d &&
+           op->out[0].width == d && group <= flash->group && flash_bytes(c, d) <= c->gpu->shared_max;
 }
 
-/* The number of runs into which a sequence's positions are cut; each run gets a block. */
-static int32_t count_runs(const struct cuda *c, const struct k_attn *a) {
-    int32_t len = cuda_length_bucket(c->key.max_len), blocks = a->c.heads * c->n_decode;
+/* The number of runs into which a sequence's positions are cut; each run gets a block. blocks: of a row. */
+static int32_t count_runs(const struct cuda *c, const struct k_attn *a, int32_t blocks) {
+    int32_t len = cuda_length_bucket(c->key.max_len);
+    blocks *= c->n_decode;
     if (a->window > 0 && a->window < len) len = a->window;
     int32_t runs = (int32_t)ceil_div(len, RUN_POSITIONS), most = (int32_t)ceil_div(BLOCKS_A_SM * c->gpu->n_sm, blocks);
     if (blocks > COUNTERS - COUNTERS_FIRST) return 1;
@@ -108,6 +132,8 @@ static const struct {
     {FEW_HEADS, 64, SHORT, DECODE_SHORT_SLOTS, DECODE_SHORT_SLOTS, KERNEL_attn_short_few_64},
     {FEW_HEADS, 128, SHORT, DECODE_SHORT_SLOTS, DECODE_SHORT_SLOTS, KERNEL_attn_short_few_128},
     {FEW_HEADS, 64, INT32_MAX, DECODE_SLOTS, DECODE_SLOTS, KERNEL_attn_few_64},
+    {FEW_HEADS, 80, INT32_MAX, DECODE_SLOTS, DECODE_SLOTS, KERNEL_attn_few_80},
+    {FEW_HEADS, 96, INT32_MAX, DECODE_SLOTS, DECODE_SLOTS, KERNEL_attn_few_96},
     {FEW_HEADS, 128, INT32_MAX, DECODE_SLOTS, DECODE_SLOTS, KERNEL_attn_few_128},
     {FEW_HEADS, 256, INT32_MAX, DECODE_SLOTS, DECODE_WIDE_SLOTS_SMALL, KERNEL_attn_few_256},
     {MANY_HEADS, 64, INT32_MAX, DECODE_SLOTS, DECODE_SLOTS, KERNEL_attn_many_64},
@@ -119,14 +145,49 @@ static void emit_decode(struct cuda *c, struct k_attn *a) {
     int d = a->c.k_width, i = 0;
     size_t used = 0;
     while (decoders[i].group < a->group || decoders[i].width != d || decoders[i].len < cuda_length_bucket(c->key.max_len)) i++;
-    a->splits = count_runs(c, a);
+    a->splits = count_runs(c, a, a->c.heads);
     a->counters = c->counters + COUNTERS_FIRST * sizeof(uint32_t);
     if (a->splits > 1)
         a->partial =
             cuda_op_scratch(c, &used, (size_t)c->n_decode * (size_t)a->q.heads * (size_t)a->splits * (size_t)(d + 2) * sizeof(float));
     int32_t tiles = 1 + DECODE_WARPS * (cuda_has_small_shared(c) ? decoders[i].small : decoders[i].slots);
     cuda_emit(c, decoders[i].kernel, GRID(a->splits, a->c.heads, c->n_decode), DECODE_WARPS * 32,
-              (unsigned int)(tiles * DECODE_TILE * d) * 2, a, sizeof *a);
+              (unsigned int)(tiles * DECODE_TILE * flash_row_room(d)) * 2, a, sizeof *a);
+}
+
+/* The same over a cache of 8 bits. */
+static void emit_decode8(struct cuda *c, struct k_attn *a) {
+    int d = a->c.k_width;
+    int32_t blocks = a->c.heads * (int32_t)ceil_div(a->group, ATTN8_HEADS);
+    size_t used = 0;
+    a->splits = count_runs(c, a, blocks);
+    a->counters = c->counters + COUNTERS_FIRST * sizeof(uint32_t);
+    if (a->splits > 1)
+        a->partial =
+            cuda_op_scratch(c, &used, (size_t)c->n_decode * (size_t)a->q.heads * (size_t)a->splits * (size_t)attn8_part(d) * sizeof(float));
+    cuda_emit(c,
+              d == 64    ? KERNEL_attn8_64
+              : d == 128 ? KERNEL_attn8_128
+                         : KERNEL_attn8_256,
+              GRID(a->splits, blocks, c->n_decode), ATTN8_WARPS * 32, 0, a, sizeof *a);
+}
+
+/* The blocks of a cache of 8 bits that prompt rows see, as bf16; a then reads those. */
+static void emit_unpack(struct cuda *c, struct k_attn *a, const struct cuda_kv_class *kv) {
+    struct k_kv_unpack u = {.c = a->c,
+                            .k = kv->unpacked_k,
+                            .v = kv->unpacked_v,
+                            .seqs = a->seqs,
+                            .window = a->window,
+                            .chunk = a->chunk,
+                            .first_seq = c->n_decode};
+    int d = a->c.k_width;
+    EMIT(c,
+         d == 64    ? KERNEL_kv8_unpack_64
+         : d == 128 ? KERNEL_kv8_unpack_128
+                    : KERNEL_kv8_unpack_256,
+         GRID(ceil_div(c->key.max_len, K_BLOCK), a->c.heads, c->key.n_seqs - c->n_decode), 128, 0, u);
+    a->c.k = kv->unpacked_k, a->c.v = kv->unpacked_v, a->c.dtype = K_BF16;
 }
 
 static bool is_even(struct k_view v) {
@@ -137,8 +198,9 @@ static bool is_even(struct k_view v) {
 static bool emit_wflash(struct cuda *c, const struct k_attn *a, const struct kv_class *kv) {
     int64_t d = a->c.k_width, rows = (int64_t)kv->n_blocks * kv->heads * K_BLOCK, width = d == 64 && a->group % 4 == 0 ? 4 : 2;
     int shared_bytes = wflash_shared_bytes((int)d, (int)width);
-    if (!c->gpu->functions[KERNEL_attn_wflash_64_2] || !c->d->cuTensorMapEncodeTiled || d > 128 || a->group % 2 != 0 || a->softcap > 0 ||
-        a->until || !(a->scale > 0) || rows > INT32_MAX || !is_even(a->q) || !is_even(a->y) || shared_bytes > c->gpu->shared_max)
+    if (!c->gpu->functions[KERNEL_attn_wflash_64_2] || !c->d->cuTensorMapEncodeTiled || (d != 64 && d != 128) || a->group % 2 != 0 ||
+        a->softcap > 0 || a->until || !(a->scale > 0) || rows > INT32_MAX || !is_even(a->q) || !is_even(a->y) ||
+        shared_bytes > c->gpu->shared_max)
         return false;
     struct k_flash f = {.a = *a};
     cuda_encode_map(c, &f.k_map, a->c.k, rows, d, K_BLOCK, d);
@@ -153,14 +215,39 @@ static bool emit_wflash(struct cuda *c, const struct k_attn *a, const struct kv_
 
 void lower_attn_fast(struct cuda *c, const struct op *op) {
     struct k_attn a = attn_args_of(c, op);
-    unsigned int d = (unsigned int)a.c.k_width;
-    if (c->n_decode) emit_decode(c, &a);
+    int32_t d = a.c.k_width;
+    bool is_8 = a.c.dtype == K_I8;
+    if (c->n_decode && is_8) emit_decode8(c, &a);
+    else if (c->n_decode) emit_decode(c, &a);
+    if (c->n_tiles && is_8) emit_unpack(c, &a, &c->kv[op->arg.attn.kv.kv_class]);
     if (c->n_tiles && !emit_wflash(c, &a, &c->kv[op->arg.attn.kv.kv_class].shape))
-        EMIT(c,
-             d == 64    ? KERNEL_attn_flash_64
-             : d == 128 ? KERNEL_attn_flash_128
-                        : KERNEL_attn_flash_256,
-             GRID(a.q.heads, c->n_tiles, 1), d == 256 ? 256 : 128, (unsigned int)flash_shared_bytes((int)d), a);
+        EMIT(c, flash_of(d)->kernel, GRID(a.q.heads, c->n_tiles, 1), d == 256 ? 256 : 128, (unsigned int)flash_bytes(c, d), a);
+}
+
+/* ---- latent attention: rows of prompts and of decode steps by one kernel -------------------------------------------- */
+
+bool attn_latent_fits(const struct cuda *c, const struct op *op) {
+    const struct attn_args *t = &op->arg.attn;
+    const struct kv_class *k = &c->layout.classes[t->kv.kv_class];
+    bool is_plain = !t->slopes && !t->distances && !t->sinks && !t->both_ways && !(t->softcap > 0);
+    return c->gpu->functions[KERNEL_attn_latent] && cuda_kv_dtype(c, k) == K_BF16 && k->heads == 1 && k->k_width == LATENT_WIDTH &&
+           k->v_width == 0 && op->out[0].width == LATENT_VALUES && op->n_in == 1 && is_plain && latent_shared_bytes() <= c->gpu->shared_max;
+}
+
+/* Few rows are cut into runs of positions, so that each multiprocessor has a block. */
+void lower_attn_latent(struct cuda *c, const struct op *op) {
+    struct k_attn a = attn_args_of(c, op);
+    int32_t groups = (int32_t)ceil_div(a.q.heads, LATENT_HEADS), len = cuda_length_bucket(c->key.max_len);
+    int64_t blocks = (int64_t)groups * a.q.rows, most = ceil_div(2 * c->gpu->n_sm, blocks), runs = ceil_div(len, LATENT_RUN);
+    size_t used = 0;
+    a.splits = (int32_t)(runs < most ? runs : most);
+    if (a.splits > RUNS_MAX) a.splits = RUNS_MAX;
+    if (blocks > COUNTERS - COUNTERS_FIRST) a.splits = 1;
+    a.counters = c->counters + COUNTERS_FIRST * sizeof(uint32_t);
+    if (a.splits > 1)
+        a.partial =
+            cuda_op_scratch(c, &used, (size_t)a.q.rows * (size_t)a.q.heads * (size_t)a.splits * (LATENT_VALUES + 2) * sizeof(float));
+    EMIT(c, KERNEL_attn_latent, GRID(a.splits, groups, a.q.rows), LATENT_WARPS * 32, (unsigned int)latent_shared_bytes(), a);
 }
 
 struct k_route_rule cuda_route_rule(const struct route_args *r) {

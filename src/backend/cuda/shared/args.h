@@ -18,8 +18,8 @@
 #define KALIGN64 _Alignas(64)
 #endif
 
-enum { K_BLOCK = 64 };                 /* positions in a KV block */
-enum k_dtype { K_F32, K_BF16, K_F16 }; /* of activations, caches and plain weights */
+enum { K_BLOCK = 64 };                       /* positions in a KV block */
+enum k_dtype { K_F32, K_BF16, K_F16, K_I8 }; /* of activations, caches and plain weights; I8: caches alone (kernels/kv8.cuh) */
 enum k_mode { K_PLAIN, K_AFFINE, K_MXFP4, K_MXFP8, K_NVFP4 };
 
 /* A sequence of the step; the same layout as struct step_seq of backend.h. */
@@ -97,6 +97,7 @@ struct k_gemm {
     int64_t x_stride, w_stride, y_stride;
     int64_t y_column; /* first column of y */
     int32_t m, n, k, y_dtype;
+    int64_t x_head, w_head, y_head; /* elements to the next head's, where each head has a matrix of its own */
 };
 
 /* A matrix as the copy engine of sm_90 knows it (CUtensorMap), with the alignment that it needs. */
@@ -179,7 +180,7 @@ struct k_attn_rows {
     int32_t width;
 };
 
-/* One layer of one KV class. k and v are [blocks][heads][K_BLOCK][width]. */
+/* One layer of one KV class. k and v are [blocks][heads][K_BLOCK][width], or [blocks][heads] of the blocks of kernels/kv8.cuh. */
 struct k_cache {
     KPTR(void) k;
     KPTR(void) v; /* NULL: the values are a part of the keys */
@@ -193,6 +194,15 @@ struct k_kv_write {
     struct k_view k, v;
     KPTR(const int32_t) pos;
     KPTR(const int32_t) seq_of;
+};
+
+/* Blocks of a cache of 8 bits that sequences from first_seq on see, as bf16: k and v are [blocks][heads][K_BLOCK][width], with the same numbers. */
+struct k_kv_unpack {
+    struct k_cache c;
+    KPTR(void) k;
+    KPTR(void) v;
+    KPTR(const struct k_seq) seqs;
+    int32_t window, chunk, first_seq, pad;
 };
 
 /* Norms and ropes of queries and keys, and KV_WRITE, in one kernel. */
@@ -226,8 +236,9 @@ struct k_attn {
     KPTR(const int32_t) seq_of;
     KPTR(const struct k_seq) seqs;
     KPTR(const int32_t) tiles; /* of prompt rows: pairs (sequence, first row of the tile inside it) */
-    KPTR(float) partial;       /* split decode: [rows][heads][splits][v_width + 2] */
-    KPTR(uint32_t) counters;   /* split decode: [rows][cached heads], runs that are done; 0 between launches */
+    KPTR(float) partial;       /* split decode: [rows][heads][splits][v_width + 2], of a cache of 8 bits v_width + 4 */
+    KPTR(uint32_t)
+    counters; /* split decode: [rows][cached heads], of a cache of 8 bits [rows][cached heads][sets], runs that are done; 0 between launches */
     float scale, softcap, pos_scale_beta;
     int32_t window, chunk, pos_scale_len;
     int32_t group; /* query heads per cached head */
@@ -298,6 +309,7 @@ struct k_chosen {
 };
 
 enum { K_BUCKETS = 2048, K_LIST_MAX = 2048, K_PIECE = 2048 };
+enum { K_LIST_BYTES = K_LIST_MAX * 12 }; /* of shared memory: a list's keys, and a number for each */
 
 /* What one kernel of kernels/choose.cu leaves for the next, for each row. */
 struct k_choose_row {
@@ -515,7 +527,7 @@ struct k_step_attn {
     KPTR(const int32_t) pos;
     KPTR(const int32_t) rope_pos; /* of rope */
     KPTR(const int32_t) seq_of;
-    KPTR(float) partial;     /* [rows][heads][splits][width + 2] */
+    KPTR(float) partial;     /* [rows][heads][splits][width + 2], of a cache of 8 bits width + 4 */
     KPTR(uint32_t) counters; /* [rows][cached heads], zero between launches: splits that are done */
     int32_t rope_kind, rope_first, n_rotated, table, n_rope_tables, rope_width;
     float magnitude, q_eps, k_eps, q_offset, k_offset;

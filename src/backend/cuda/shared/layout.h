@@ -121,6 +121,23 @@ KFN int wgemm_shared_bytes(int width) {
 
 /* ---- attention ---- */
 
+/* The cache of 8 bits (kernels/kv8.cuh): bytes of a block of one cached head, codes and scales. */
+KFN int64_t kv8_block_bytes(int64_t width) {
+    return K_BLOCK * (width + 4);
+}
+/* kernels/attn8.cuh: positions that a warp takes at a time, query heads that it takes at most; floats from a part of a head to the next: results, the
+ * largest score, the sum of weights. Of a list or a step: bytes of a block's queries, new key and value, and of the parts behind them. */
+enum { ATTN8_UNIT = 32, ATTN8_HEADS = 8, ATTN8_WARPS = 4 };
+KFN int attn8_part(int width) {
+    return width + 4;
+}
+KFN int attn8_query_bytes(int width) {
+    return ATTN8_HEADS * (2 * width + 4);
+}
+KFN int attn8_item_bytes(int width, int heads, int warps) {
+    return attn8_query_bytes(width) + 2 * width * 4 + heads * warps * attn8_part(width) * 4;
+}
+
 /* kernels/decode.cu: every warp takes 16 positions at a time, through a ring of slots; wide heads have few of them where shared memory is small. */
 enum { DECODE_WARPS = 4, DECODE_TILE = 16, DECODE_SLOTS = 6, DECODE_SHORT_SLOTS = 2, DECODE_WIDE_SLOTS_SMALL = 2 };
 
@@ -133,8 +150,19 @@ KFN int flash_row_room(int width) {
 KFN int flash_shared_bytes(int width) {
     return (width > 128 ? 5 : 4) * K_BLOCK * flash_row_room(width) * 2; /* two stages of keys and values, then the queries of wide heads */
 }
+/* The same of heads of 256 where a block has little shared memory: one stage. */
+KFN int flash_narrow_bytes(int width) {
+    return 3 * K_BLOCK * width * 2;
+}
 KFN int wflash_shared_bytes(int width, int heads) {
     return 1024 + (2 * WFLASH_RING + heads) * K_BLOCK * width * 2;
+}
+
+/* kernels/latent.cu: warps of a block, positions of a tile, query heads of a block, numbers of a cached position and of its values, elements from a
+ * head's weights to the next one's. Shared memory: queries, two tiles, weights, a number of each warp and head. */
+enum { LATENT_WARPS = 4, LATENT_TILE = 32, LATENT_HEADS = 16, LATENT_WIDTH = 576, LATENT_VALUES = 512, LATENT_P_ROOM = LATENT_TILE + 8 };
+KFN int latent_shared_bytes(void) {
+    return (LATENT_HEADS + 2 * LATENT_TILE) * LATENT_WIDTH * 2 + LATENT_HEADS * LATENT_P_ROOM * 2 + LATENT_WARPS * LATENT_HEADS * 4;
 }
 
 /* ---- experts ---- */
