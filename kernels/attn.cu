@@ -188,6 +188,42 @@ ATTN_REF(int8_t, i8, 64)
 ATTN_REF(int8_t, i8, 128)
 ATTN_REF(int8_t, i8, 256)
 
+// ---- with products for distances: the row's table and the key's have a column for each ----
+
+template <typename T> static __device__ __forceinline__ void attend_relative(const k_attn_relative &x, float *smem) {
+    enum { N = 8 };
+    const k_attn &a = x.a;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.x;
+    int64_t r = blockIdx.y;
+    int pos = a.pos[r], kv_head = head / a.group, first = first_visible(a.window, a.chunk, pos);
+    k_seq seq = a.seqs[a.seq_of[r]];
+    seen v = {0, first, last_visible(a, r, pos) - first + 1, pos};
+    const int32_t *table = a.c.table + (int64_t)a.seq_of[r] * a.c.table_stride;
+    float q[N];
+    running<N> run = {-INFINITY, 0, {0}};
+#pragma unroll
+    for (int i = 0; i < N; i++) q[i] = i * 32 + lane < a.c.k_width ? view_load(a.q, r, head, i * 32 + lane) : 0.0f;
+    for (int p = warp; p < v.n; p += WARPS * AT_ONCE) {
+        float s[AT_ONCE];
+        scores_of<T, N>(a, q, table, kv_head, p, v, a.scale, 0.0f, s);
+        for (int j = 0; j < AT_ONCE && p + j * WARPS < v.n; j++) {
+            int at = v.at(p + j * WARPS), column = (int)x.buckets[min(max(at - pos, -a.farthest), a.farthest) + a.farthest];
+            s[j] += a.scale * (view_load(x.by_row, r, head, column) + view_load(x.by_key, seq.row + at - seq.pos, head, column));
+        }
+        take<T, N>(a, run, table, kv_head, p, v, s);
+    }
+    if (run.max == -INFINITY) run.max = -3.0e38f;
+    combine<T, N>(a, run, r, head, smem);
+}
+
+#define ATTN_RELATIVE(type, label)                                                                              \
+    extern "C" __global__ void __launch_bounds__(WARPS * 32) attn_relative_##label(KARGS(k_attn_relative) a) { \
+        __shared__ float smem[2 * WARPS + WARPS * 256];                                                        \
+        attend_relative<type>(a, smem);                                                                        \
+    }
+ATTN_RELATIVE(float, f32)
+ATTN_RELATIVE(bf16, bf16)
+
 // ---- picking positions: a block per row keeps the best `keys` so far and sorts the next as many in behind them ----
 
 // A number that sorts like (score, then the earlier position); no number counts as the smallest score.

@@ -14,6 +14,32 @@ extern "C" __global__ void route(KARGS(k_route) a) {
     choose_experts(a.rule, smem, a.x.width, a.ids + r * a.ids_stride, a.weights + r * a.weights_stride);
 }
 
+// ---- experts without matrices taken out of the choice: a thread per row; the first ones that it did not choose stand in, of weight 0 ----
+
+static __device__ bool is_chosen(const int32_t *ids, int k, int id) {
+    for (int i = 0; i < k; i++)
+        if (ids[i] == id) return true;
+    return false;
+}
+
+// Grid (rows / 128), 128 threads.
+extern "C" __global__ void passing(KARGS(k_passing) a) {
+    after_previous();
+    int64_t r = (int64_t)blockIdx.x * 128 + threadIdx.x;
+    if (r >= a.rows) return;
+    const int32_t *ids = a.ids + r * a.ids_stride;
+    float sum = 0;
+    for (int i = 0, spare = 0; i < a.k; i++) {
+        bool passes = ids[i] >= a.n_experts;
+        float weight = a.weights[r * a.weights_stride + i];
+        while (passes && is_chosen(ids, a.k, spare)) spare++;
+        a.out_ids[r * a.k + i] = passes ? spare++ : ids[i];
+        a.out_weights[r * (a.k + 1) + i] = passes ? 0.0f : weight;
+        sum += passes ? weight : 0.0f;
+    }
+    a.out_weights[r * (a.k + 1) + a.k] = sum;
+}
+
 // ---- experts, the reference rows: every pair (row, choice) by itself. Reads a chosen expert's weights once per pair ----
 
 static __device__ __noinline__ float dot_row(const k_weight &w, int64_t row, const void *x, int dtype, int64_t at, bool vector) {

@@ -207,3 +207,26 @@ extern "C" __global__ void lru(KARGS(k_lru) a) {
     }
     *kept = s;
 }
+
+// ---- weighed mean of all values: a thread owns a channel ----
+
+// Grid (channels / 128, sequences), 128 threads.
+extern "C" __global__ void wkv(KARGS(k_wkv) a) {
+    int ch = blockIdx.x * 128 + threadIdx.x, n = a.k.width;
+    if (ch >= n) return;
+    k_seq seq = a.s.seqs[blockIdx.y];
+    float *kept = slot_of(a.s, seq) + ch;
+    float above = seq.starts ? 0.0f : kept[0], below = seq.starts ? 0.0f : kept[n], m = seq.starts ? -1e38f : kept[2 * n];
+    for (int64_t r = seq.row; r < seq.row + seq.n_rows; r++) {
+        float k = view_load(a.k, r, 0, ch), v = view_load(a.v, r, 0, ch), own = k + a.first[ch], top = fmaxf(m, own);
+        float old = expf(m - top), fresh = expf(own - top);
+        view_store(a.y, r, 0, ch, (old * above + fresh * v) / (old * below + fresh));
+        m -= a.rate[ch];
+        top = fmaxf(m, k);
+        old = expf(m - top), fresh = expf(k - top);
+        above = old * above + fresh * v;
+        below = old * below + fresh;
+        m = top;
+    }
+    kept[0] = above, kept[n] = below, kept[2 * n] = m;
+}

@@ -319,6 +319,16 @@ void op_route(struct oplist *l, struct tensor logits, const struct route_args *a
     *out_weights = output(l, op, DT_F32, (struct shape){logits.rows, 1, a->k});
 }
 
+void op_passing(struct oplist *l, struct tensor ids, struct tensor weights, const struct passing_args *a, struct tensor *out_ids,
+                struct tensor *out_weights) {
+    *out_ids = *out_weights = (struct tensor){0};
+    struct op *op = append(l, OP_PASSING, 2, (struct tensor[]){ids, weights});
+    if (!op) return;
+    op->arg.passing = *a;
+    *out_ids = output(l, op, DT_I32, (struct shape){ids.rows, 1, ids.width});
+    *out_weights = output(l, op, DT_F32, (struct shape){ids.rows, 1, ids.width + 1});
+}
+
 struct tensor op_experts(struct oplist *l, struct tensor x, struct tensor ids, struct tensor weights, const struct experts_args *a) {
     FITS("inner width of an expert's last matrix", a->down->in, a->inner);
     FITS("width of an expert's input", x.width, a->gate_up ? a->gate_up->in : a->up->in);
@@ -406,6 +416,17 @@ struct tensor op_lightning(struct oplist *l, struct tensor q, struct tensor k, s
     if (!op) return (struct tensor){0};
     op->arg.lightning = *a;
     return output(l, op, DT_F32, (struct shape){q.rows, a->heads, a->width});
+}
+
+struct tensor op_wkv(struct oplist *l, struct tensor k, struct tensor v, const struct wkv_args *a) {
+    FITS("heads of a weighed mean's keys", k.heads, 1);
+    FITS_HEADS("a weighed mean's values", v, 1, k.width);
+    FITS("length of a weighed mean's rates", a->rate->in, k.width);
+    FITS("length of a weighed mean's first weights", a->first->in, k.width);
+    struct op *op = append(l, OP_WKV, 2, (struct tensor[]){k, v});
+    if (!op) return (struct tensor){0};
+    op->arg.wkv = *a;
+    return output(l, op, DT_F32, shape_of(k));
 }
 
 struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b) {

@@ -5,7 +5,7 @@
  *
  * (1) The same step key must yield the same list: forward branches on the spec and on shapes, never on tensor contents.
  * (2) Values are single-assignment. The KV cache and the recurrent state change only by KV_WRITE, CONV, DELTA, SSD,
- *     SCAN, LIGHTNING and LRU.
+ *     SCAN, LIGHTNING, LRU and WKV.
  * (3) Constructors return no error. The list remembers the first (a shape that does not fit is our own mistake, but the
  *     message reaches the user as one line), and every later call does nothing.
  */
@@ -174,6 +174,11 @@ struct route_args {
     float jitter;                 /* sparsemixer's threshold; it knows no bias, groups, normalisation or scale */
 };
 
+/* Experts from n_experts on have no matrices: they pass their input on. */
+struct passing_args {
+    int32_t n_experts;
+};
+
 struct experts_args {
     const struct weight *gate_up;   /* [E, 2 * inner, in], gate rows first; or NULL and the two apart */
     const struct weight *gate, *up; /* gate NULL: no gate, up alone */
@@ -238,6 +243,13 @@ struct lru_args {
     int32_t state;
 };
 
+/* Per channel: y = (A + e^(first + k) v) / (B + e^(first + k)); A = A e^-rate + e^k v; B = B e^-rate + e^k. State [3, channels]: A e^-m, B e^-m and m, the largest
+ * exponent so far, so that nothing overflows. */
+struct wkv_args {
+    const struct weight *rate, *first; /* [channels] */
+    int32_t state;
+};
+
 struct none_args {
     int32_t unused;
 };
@@ -267,6 +279,7 @@ struct op {
         struct attn_rows_args attn_rows;
         struct pool_rows_args pool_rows;
         struct route_args route;
+        struct passing_args passing;
         struct experts_args experts;
         struct conv_args conv;
         struct delta_args delta;
@@ -274,6 +287,7 @@ struct op {
         struct scan_args scan;
         struct lightning_args lightning;
         struct lru_args lru;
+        struct wkv_args wkv;
         struct none_args none;
     } arg;
 };
@@ -337,6 +351,10 @@ struct tensor op_attn_picked(struct oplist *l, struct tensor q, struct tensor pi
 struct tensor op_attn_rows(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, const struct attn_rows_args *a);
 struct tensor op_pool_rows(struct oplist *l, struct tensor x, int32_t n);
 void op_route(struct oplist *l, struct tensor logits, const struct route_args *a, struct tensor *out_ids, struct tensor *out_weights);
+/* A choice whose experts all have matrices and differ: those that pass their input on are replaced by others of weight 0. Weights have one more element, the
+ * sum of those that were taken out. */
+void op_passing(struct oplist *l, struct tensor ids, struct tensor weights, const struct passing_args *a, struct tensor *out_ids,
+                struct tensor *out_weights);
 struct tensor op_experts(struct oplist *l, struct tensor x, struct tensor ids, struct tensor weights, const struct experts_args *a);
 /* x [rows, 1, channels]. */
 struct tensor op_conv(struct oplist *l, struct tensor x, const struct conv_args *a);
@@ -350,6 +368,8 @@ struct tensor op_scan(struct oplist *l, struct tensor x, struct tensor dt, struc
 struct tensor op_lightning(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, const struct lightning_args *a);
 /* x, i and r [rows, 1, channels], i and r before their sigmoid. */
 struct tensor op_lru(struct oplist *l, struct tensor x, struct tensor i, struct tensor r, const struct lru_args *a);
+/* k and v [rows, 1, channels]. */
+struct tensor op_wkv(struct oplist *l, struct tensor k, struct tensor v, const struct wkv_args *a);
 struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b);
 struct tensor op_rows(struct oplist *l, struct tensor x);
 struct tensor op_argmax(struct oplist *l, struct tensor x);

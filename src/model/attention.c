@@ -19,15 +19,32 @@ static int resolve_lender(const struct resolver *r, int32_t layer, struct err *e
     return err_set(err, ERR_EFORMAT, "%s: num_kv_shared_layers %d leaves layer %d without keys", r->cfg.file->name, n_shared, layer);
 }
 
+enum { BIAS_WIDTH = 2 }; /* widths are even */
+
+/* Beyond keep_window_size positions the reference would leave some out. */
+static int resolve_key_bias(struct resolver *r, int32_t layer, struct err *err) {
+    int32_t most;
+    r->layers[layer].attn.has_key_bias = r->family->attn.key_bias;
+    if (!r->family->attn.key_bias) return ERR_OK;
+    if (cfg_bool(&r->cfg, "is_moe", false))
+        return err_set(err, ERR_EUNSUPPORTED, "%s: is_moe is set: experts of this kind, whose choice mixes tokens, are not supported",
+                       r->cfg.file->name);
+    TRY(cfg_int(&r->cfg, "keep_window_size", 1, INT32_MAX, INT32_MAX, &most, err));
+    if (r->spec->context > most) r->spec->context = most;
+    return ERR_OK;
+}
+
 static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     TRY(resolve_attention(r, layer, err));
+    TRY(resolve_key_bias(r, layer, err));
     struct layer_spec *l = &r->layers[layer];
     TRY(resolve_lender(r, layer, err));
     if (l->borrows_kv) return ERR_OK;
     const struct attn_spec *a = &l->attn;
     int32_t window = a->chunk ? a->chunk : a->window; /* a chunk never looks back farther than its length */
     if (r->spec->is_encoder) window = 0;
-    return resolve_kv(r, &(struct kv_class){.heads = a->kv_heads, .k_width = a->k_width, .v_width = a->v_width, .window = window}, &l->kv,
+    int32_t k_width = a->k_width + (a->has_key_bias ? BIAS_WIDTH : 0);
+    return resolve_kv(r, &(struct kv_class){.heads = a->kv_heads, .k_width = k_width, .v_width = a->v_width, .window = window}, &l->kv,
                       err);
 }
 
@@ -131,6 +148,16 @@ static int bind_slopes(struct loader *l, int32_t layer, struct err *err) {
     return loader_constant(l, "slopes", slopes, heads, &loader_slot(l, ROLE_SLOPES, layer)->w, err);
 }
 
+static int bind_key_bias(struct loader *l, int32_t layer, struct err *err) {
+    static const float zeros[BIAS_WIDTH] = {0}, first[BIAS_WIDTH] = {1};
+    const struct attn_spec *a = &l->spec->layers[layer].attn;
+    struct bound *ones = loader_slot(l, ROLE_KEY_ONES, layer);
+    TRY(loader_matrix(l, ROLE_KEY_DT, layer, a->kv_heads, (int64_t)a->kv_heads * a->v_width, err));
+    TRY(loader_vector(l, ROLE_KEY_RATE, layer, a->kv_heads, true, err));
+    TRY(loader_constant(l, "zeros", zeros, BIAS_WIDTH, &ones->w, err));
+    return loader_constant(l, "first", first, BIAS_WIDTH, &ones->bias, err);
+}
+
 static int bind(struct loader *l, int32_t layer, struct err *err) {
     const struct attn_spec *a = &l->spec->layers[layer].attn;
     int64_t mixed = (int64_t)a->heads * a->v_width;
@@ -138,6 +165,7 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
     TRY(bind_norms(l, layer, err));
     TRY(loader_vector(l, ROLE_SINKS, layer, a->heads, false, err));
     if (a->has_slopes) TRY(bind_slopes(l, layer, err));
+    if (a->has_key_bias) TRY(bind_key_bias(l, layer, err));
     TRY(relative_bind(l, layer, err));
     TRY(loader_vector(l, ROLE_ATTN_SUB_NORM, layer, mixed, false, err));
     return loader_matrix(l, ROLE_O, layer, l->spec->hidden, mixed, err);
@@ -211,6 +239,21 @@ static struct tensor place(const struct pass *p, struct tensor x, enum role norm
     return last ? qk_norm(p, x, &p->w[norm]) : x;
 }
 
+/* A key's number as elements of the key: exp(rate * softplus(dt(v))), over the scale that scores have. Queries have 1 and 0 there. */
+static struct tensor with_key_bias(const struct pass *p, struct tensor k, struct tensor v) {
+    const struct attn_spec *a = &p->layer->attn;
+    struct tensor b =
+        op_act(p->l, pass_linear_wide(p, tensor_join_heads(v), ROLE_KEY_DT), &(struct act_args){.kind = ACT_SOFTPLUS, .scale = 1.0f});
+    b = op_mulvec(p->l, b, &(struct vec_args){.mul = p->w[ROLE_KEY_RATE].w});
+    b = tensor_split_heads(op_act(p->l, b, &(struct act_args){.kind = ACT_EXP, .scale = 1.0f / a->scale}), a->kv_heads);
+    return op_concat(p->l, k, op_concat(p->l, b, b));
+}
+
+static struct tensor with_ones(const struct pass *p, struct tensor q) {
+    const struct bound *w = &p->w[ROLE_KEY_ONES];
+    return op_concat(p->l, q, op_mulvec(p->l, tensor_slice(q, 0, BIAS_WIDTH), &(struct vec_args){.mul = w->w, .add = w->bias}));
+}
+
 static struct tensor mix(const struct pass *p, struct tensor x) {
     const struct attn_spec *a = &p->layer->attn;
     struct attn_args attn = {.kv = p->layer->kv,
@@ -233,8 +276,10 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     t.q = place(p, t.q, ROLE_Q_NORM);
     if (!p->layer->borrows_kv) {
         struct tensor v = v_scaled(p, clip(p, v_norm(p, t.v))); /* not among the arguments: every compiler lists ops in one order */
-        op_kv_write(p->l, place(p, t.k, ROLE_K_NORM), v, p->layer->kv);
+        t.k = place(p, t.k, ROLE_K_NORM);
+        op_kv_write(p->l, a->has_key_bias ? with_key_bias(p, t.k, t.v) : t.k, v, p->layer->kv);
     }
+    if (a->has_key_bias) t.q = with_ones(p, t.q);
     bool is_relative = p->m->spec.relative.span > 0;
     struct tensor seen = is_relative ? relative_attend(p, t.q, t.k, &attn) : op_attn(p->l, t.q, &attn), mixed = gated(p, seen, t.gate);
     if (p->w[ROLE_ATTN_SUB_NORM].w) mixed = pass_norm(p, mixed, &p->w[ROLE_ATTN_SUB_NORM]);

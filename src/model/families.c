@@ -34,6 +34,9 @@ KEYS(cohere2_moe_keys, {"intermediate_size", "prefix_dense_intermediate_size"}, 
 KEYS(exaone_keys, {"num_hidden_layers", "num_layers"}, {"hidden_act", "activation_function"});
 KEYS(bailing_moe_keys, {"n_shared_experts", "num_shared_experts"}, {"shared_expert_each", "moe_shared_expert_intermediate_size"},
      {"use_expert_bias", "moe_router_enable_expert_bias"});
+KEYS(longcat_keys, {"num_hidden_layers", "num_layers"}, {"intermediate_size", "ffn_hidden_size"}, {"moe_intermediate_size", "expert_ffn_hidden_size"},
+     {"num_experts_per_tok", "moe_topk"}, {"n_shared_experts", NULL}, {"norm_topk_prob", NULL});
+KEYS(rwkv_keys, {"max_position_embeddings", NULL}, {"norm_eps", "layer_norm_epsilon"});
 KEYS(minicpm_keys, {"embedding_multiplier", "scale_emb"});
 KEYS(opt_keys, {"intermediate_size", "ffn_dim"}, {"hidden_act", "activation_function"});
 KEYS(falcon_keys, {"num_key_value_heads", "num_kv_heads"}, {"intermediate_size", "ffn_hidden_size"}, {"hidden_act", "activation"});
@@ -122,6 +125,16 @@ ROLES(dbrx_roles, {ROLE_MIX_NORM, "@l.norm_attn_norm.norm_1"}, {ROLE_FFN_NORM, "
 ROLES(shared_mlp_alone, {ROLE_GATE, "@l.mlp.gate_proj"}, {ROLE_UP, "@l.mlp.up_proj"}, {ROLE_GATE_UP, "@l.shared_mlp.input_linear"},
       {ROLE_DOWN, "@l.shared_mlp.output_linear|@l.mlp.down_proj"});
 
+ROLES(longcat_roles, {ROLE_MIX_NORM, "@s.input_layernorm.%"}, {ROLE_FFN_NORM, "@s.post_attention_layernorm.%"}, {ROLE_Q_A, "@s.self_attn.%.q_a_proj"},
+      {ROLE_Q_A_NORM, "@s.self_attn.%.q_a_layernorm"}, {ROLE_Q_B, "@s.self_attn.%.q_b_proj"}, {ROLE_KV_A, "@s.self_attn.%.kv_a_proj_with_mqa"},
+      {ROLE_KV_A_NORM, "@s.self_attn.%.kv_a_layernorm"}, {ROLE_KV_B, "@s.self_attn.%.kv_b_proj"}, {ROLE_O, "@s.self_attn.%.o_proj"},
+      {ROLE_K_ABSORBED, "@s.self_attn.%.embed_q"}, {ROLE_V_ABSORBED, "@s.self_attn.%.unembed_out"}, {ROLE_GATE, "@s.mlps.%.gate_proj"},
+      {ROLE_UP, "@s.mlps.%.up_proj"}, {ROLE_GATE_UP, "@s.mlps.%.gate_up_proj"}, {ROLE_DOWN, "@s.mlps.%.down_proj"}, {ROLE_ROUTER, "@s.mlp.router.classifier"},
+      {ROLE_ROUTER_BIAS, "@s.mlp.router.e_score_correction_bias"}, {ROLE_EXPERT_GATE, "@s.mlp.switch_mlp.gate_proj|@s.mlp.experts.#.gate_proj"},
+      {ROLE_EXPERT_UP, "@s.mlp.switch_mlp.up_proj|@s.mlp.experts.#.up_proj"}, {ROLE_EXPERT_GATE_UP, "@s.mlp.experts.gate_up_proj"},
+      {ROLE_EXPERT_DOWN, "@s.mlp.switch_mlp.down_proj|@s.mlp.experts.#.down_proj"});
+ROLES(rwkv_roles, {ROLE_EMBED_NORM, "blocks.0.pre_ln"}, {ROLE_FINAL_NORM, "ln_out"}, {ROLE_HEAD, "head"}, {ROLE_MIX_NORM, "@l.ln1"}, {ROLE_FFN_NORM, "@l.ln2"},
+      {ROLE_MIX_OUT, "@m.output"}, {ROLE_UP, "@f.key"}, {ROLE_DOWN, "@f.value"});
 #define EITHER_MAMBA(name) "@l.mamba." name "|@l.mamba_decoder.mamba." name
 ROLES(zamba2_roles, {ROLE_MIX_NORM, "@l.input_layernorm|@l.mamba_decoder.input_layernorm"}, {ROLE_FFN_NORM, "@l.shared_transformer.pre_ff_layernorm"},
       {ROLE_MIX_IN, EITHER_MAMBA("in_proj")}, {ROLE_CONV, EITHER_MAMBA("conv1d")}, {ROLE_A_LOG, EITHER_MAMBA("A_log")}, {ROLE_SKIP, EITHER_MAMBA("D")},
@@ -225,6 +238,8 @@ const struct family family_table[] = {
      .moe = {SIGMOID_BIASED}},
     {.type = "mistral4", .title = "Mistral 4", .defaults = mistral4_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
      .moe = {.norm_eps = 1e-20f, .group_top2 = true}, .keys = ministral3_keys},
+    {.type = "longcat_flash", .title = "LongCat-Flash", .defaults = longcat_flash_class, .pattern = "L", .attn = {.rope = ROPE_PAIR, .latents_grow = true},
+     .moe = {.bias = true}, .names = {.roles = longcat_roles}, .keys = longcat_keys, .flags = FAM_TWO_IN_ONE, .stream = &shortcut_stream},
     {.type = "afmoe", .title = "Trinity (AFMoE)", .defaults = afmoe_class, .pattern = "SSSF", .wiring = WIRE_PRE_POST, .ffn = FFN_EXPERTS,
      .attn = {.qk_norm = QK_HEAD, .nope = "F", .gate = ATTN_GATE_OWN},
      .moe = {.score = ROUTE_SIGMOID, .normalize = true, .norm_eps = 1e-20f, .bias = true}, .keys = afmoe_keys},
@@ -281,6 +296,9 @@ const struct family family_table[] = {
     {.type = "solar_open", .title = "Solar Open", .defaults = solar_open_class, .ffn = FFN_EXPERTS, .moe = {SIGMOID_BIASED}},
     {.type = "hy_v3", .title = "Hunyuan 3", .defaults = hy_v3_class, .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD},
      .moe = {.score = ROUTE_SIGMOID, .normalize = true, .norm_eps = 1e-20f, .bias = true}, .keys = hy_v3_keys},
+    {.type = "hy_v4", .title = "Hunyuan 4", .defaults = hy_v4_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.gate = ATTN_GATE_OWN, .index_turns_last = true},
+     .moe = {SIGMOID_BIASED, .limits_first = true}, .stream = &hyper_stream},
+    {.type = "doge", .title = "Doge", .defaults = doge_class, .pattern = "S", .attn = {.qk_norm = QK_HEAD, .key_bias = true}},
     {.type = "jais2", .title = "Jais 2", .defaults = jais2_class, .ffn = FFN_PLAIN, .norm = LAYER_NORM},
     {.type = "smollm3", .title = "SmolLM 3", .defaults = smollm3_class, .attn = {.windows = WINDOWS_NOPE}},
     {.type = "hunyuan_v1_dense", .title = "Hunyuan 0.5B to 7B", .defaults = hunyuan_v1_dense_class, .attn = {.qk_norm = QK_HEAD, .qk_norm_last = true}},
@@ -319,6 +337,9 @@ const struct family family_table[] = {
     {.type = "bailing_moe", .title = "Ling and Ring 1, 2", .defaults = bailing_moe_class, .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD, .qk_switch = "use_qk_norm"},
      .moe = {.norm_eps = 1e-20f, .bias = true, .group_top2 = true}, .names = {.attn = "attention", .roles = bailing_moe_roles}, .keys = bailing_moe_keys},
     {.type = "mamba", .title = "Mamba", .defaults = mamba_class, .pattern = "N", .keys = mamba_keys, .flags = FAM_ONE_HALF},
+    {.type = "rwkv", .title = "RWKV 4", .defaults = rwkv_class, .pattern = "R", .norm = LAYER_NORM,
+     .names = {.root = "rwkv.", .layers = "blocks", .ffn = "feed_forward", .mixer = "attention", .roles = rwkv_roles}, .keys = rwkv_keys, .flags = FAM_ONE_HALF,
+     .stream = &wkv_stream},
     {.type = "falcon_mamba", .title = "Falcon Mamba", .defaults = mamba_class, .pattern = "N", .recur = {.bare_norms = true}, .keys = mamba_keys,
      .flags = FAM_ONE_HALF},
     {.type = "mamba2", .title = "Mamba-2, Codestral Mamba", .defaults = mamba2_class, .pattern = "M", .keys = mamba2_keys,

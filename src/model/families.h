@@ -35,6 +35,8 @@ enum attn_slopes {
 struct attn_row {
     enum rope_kind rope;       /* 0: ROPE_HALF */
     enum rope_kind index_rope; /* of the index that chooses positions; 0: the heads' */
+    bool index_turns_last;     /* the last part of its heads is turned, and its keys are normed by the model's eps */
+    bool latents_grow;         /* queries and latents are multiplied by the root of how much narrower their latents are than the stream */
     bool local_rope;           /* sliding layers have a plain table: no scaling, theta from rope_local_base_freq */
     enum window_rule windows;
     bool chunks_have_rope;   /* layers with rope are chunked ones, others full ones, unless layer_types says otherwise */
@@ -53,6 +55,7 @@ struct attn_row {
     bool qk_norm_bare;     /* without weights; only on layers with rope */
     bool v_norm;           /* values are normed, without weights */
     enum attn_gate gate;   /* the result is multiplied by sigmoid(gate) */
+    bool key_bias;         /* scores get a number by their key, which comes of its value */
     enum qkv_layout qkv;
     enum attn_slopes slopes;
 };
@@ -71,6 +74,7 @@ struct moe_row {
     bool is_interleaved;     /* rows of gate and up alternate */
     bool is_down_transposed; /* the last matrix alone is */
     bool beside_images; /* as many experts for images follow; the router is stored [in, out], and biases in two rows, the text's first */
+    bool limits_first;  /* of experts alone: swiglu_limit, which counts before the activation */
     bool is_plain;      /* experts, and dense layers beside them, have no gate */
 };
 
@@ -116,6 +120,7 @@ enum family_flag {
     FAM_RELATIVE = 1 << 12,      /* queries and keys are multiplied by embeddings of the distance between them */
     FAM_UP_FIRST = 1 << 11,      /* in a fused projection the rows of up come before those of the gate */
     FAM_DISTANCES = 1 << 10,     /* a table by distance and head is added to the scores of all layers */
+    FAM_TWO_IN_ONE = 1 << 13,    /* a layer of the file is two of ours, and num_hidden_layers counts the file's */
     FAM_MLX_ADDS_ONE = 1 << 4,   /* files converted for MLX (their experts are called so) have the 1 in their norms' weights already */
 };
 
@@ -144,7 +149,8 @@ static inline int32_t attn_inputs(const struct family *f) {
     return f->attn.inputs ? f->attn.inputs : 1;
 }
 
-extern const struct stream lightning_stream, hybrid_stream, per_layer_stream, altup_stream, shared_stream;
+extern const struct stream lightning_stream, hybrid_stream, per_layer_stream, altup_stream, shared_stream, shortcut_stream, wkv_stream,
+    hyper_stream;
 
 extern const struct family family_table[];
 extern const int32_t family_count;

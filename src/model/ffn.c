@@ -76,6 +76,7 @@ int resolve_experts(struct resolver *r, struct err *err) {
     const struct cfg *c = &r->cfg;
     int32_t n_shared;
     TRY(n_experts_of(c, &m->n_experts, err));
+    TRY(cfg_int(c, "zero_expert_num", 0, 65536, 0, &m->n_passing, err));
     if (m->n_experts <= 1) { /* one expert is a dense layer */
         m->n_experts = 0;
         return ERR_OK;
@@ -126,6 +127,9 @@ static int resolve_limits(struct resolver *r, struct err *err) {
         r->layers[i].expert_limit = (float)yyjson_get_num(yyjson_arr_get(own, (size_t)i));
         r->layers[i].limit = (float)yyjson_get_num(yyjson_arr_get(shared, (size_t)i));
     }
+    r->spec->moe.limits_first = r->family->moe.limits_first;
+    for (int32_t i = 0; i < n && r->family->moe.limits_first; i++)
+        TRY(cfg_num(&r->cfg, "swiglu_limit", 0, &r->layers[i].expert_limit, err));
     return ERR_OK;
 }
 
@@ -178,15 +182,22 @@ static bool experts_transposed(struct loader *l, int32_t layer, int64_t out, int
     return out == in ? l->spec->family->moe.is_transposed : t.shape[1] == in && t.shape[2] == out;
 }
 
-/* Experts for images, and what chooses among them: text has no use for them. */
-static void ignore_images(struct loader *l, int32_t layer) {
+/* n experts behind those of the model, which the file has all the same. */
+static void ignore_experts(struct loader *l, int32_t layer, int32_t n) {
     static const enum role roles[] = {ROLE_EXPERT_GATE, ROLE_EXPERT_UP, ROLE_EXPERT_DOWN};
     struct str path;
     struct tensor_info t;
-    int32_t n = l->spec->moe.n_experts;
-    if (loader_find(l, ROLE_ROUTER, layer, &path)) loader_tensor(l, path, ".weight_1", -1, &t);
+    int32_t first = l->spec->moe.n_experts;
     for (size_t k = 0; k < sizeof roles / sizeof *roles; k++)
-        for (int32_t i = n; loader_find(l, roles[k], layer, &path) && i < 2 * n; i++) loader_tensor(l, path, ".weight", i, &t);
+        for (int32_t i = first; loader_find(l, roles[k], layer, &path) && i < first + n; i++) loader_tensor(l, path, ".weight", i, &t);
+}
+
+/* Experts for images, and what chooses among them: text has no use for them. */
+static void ignore_images(struct loader *l, int32_t layer) {
+    struct str path;
+    struct tensor_info t;
+    if (loader_find(l, ROLE_ROUTER, layer, &path)) loader_tensor(l, path, ".weight_1", -1, &t);
+    ignore_experts(l, layer, l->spec->moe.n_experts);
 }
 
 /* The router of a file that has one for images, too. */
@@ -204,9 +215,11 @@ static int bind_text_router(struct loader *l, int32_t layer, struct err *err) {
 
 static int bind_router(struct loader *l, int32_t layer, struct err *err) {
     const struct moe_spec *m = &l->spec->moe;
+    int64_t n = (int64_t)m->n_experts + m->n_passing;
     if (l->spec->family->moe.beside_images) return bind_text_router(l, layer, err);
-    TRY(loader_matrix(l, ROLE_ROUTER, layer, m->n_experts, l->spec->hidden, err));
-    if (m->has_bias) return loader_vector(l, ROLE_ROUTER_BIAS, layer, m->n_experts, !l->spec->family->moe.may_lack_bias, err);
+    ignore_experts(l, layer, m->n_passing);
+    TRY(loader_matrix(l, ROLE_ROUTER, layer, n, l->spec->hidden, err));
+    if (m->has_bias) return loader_vector(l, ROLE_ROUTER_BIAS, layer, n, !l->spec->family->moe.may_lack_bias, err);
     if (l->spec->family->moe.bias) loader_ignore(l, (enum role[]){ROLE_ROUTER_BIAS}, 1, layer); /* switched off by config.json */
     return ERR_OK;
 }
@@ -317,10 +330,18 @@ struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor 
     const struct moe_spec *m = &p->m->spec.moe;
     const struct bound *w = p->w;
     struct route_args route = m->route;
+    struct act_args act = limited(p->layer->expert_limit, &m->act);
     struct tensor ids, weights;
+    if (act.kind == ACT_LIMITED_SWIGLU) act.p[1] = m->limits_first;
     route.bias = w[ROLE_ROUTER_BIAS].w;
     route.expert_scale = w[ROLE_EXPERT_SCALE].w;
     op_route(p->l, router_logits, &route, &ids, &weights);
+    struct tensor passed = {0};
+    if (m->n_passing) {
+        op_passing(p->l, ids, weights, &(struct passing_args){m->n_experts}, &ids, &weights);
+        passed = op_glu(p->l, x, tensor_slice(weights, route.k, 1), &(struct act_args){.kind = ACT_NONE, .scale = 1.0f});
+        weights = tensor_slice(weights, 0, route.k);
+    }
     if (m->latent) x = pass_linear(p, x, ROLE_LATENT_IN);
     x = op_experts(p->l, x, ids, weights,
                    &(struct experts_args){.gate_up = w[ROLE_EXPERT_GATE_UP].w,
@@ -331,10 +352,11 @@ struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor 
                                           .up_bias = w[ROLE_EXPERT_UP].bias,
                                           .down = w[ROLE_EXPERT_DOWN].w,
                                           .down_bias = w[ROLE_EXPERT_DOWN].bias,
-                                          .act = limited(p->layer->expert_limit, &m->act),
+                                          .act = act,
                                           .inner = m->inner,
                                           .scale_input = m->scale_input});
-    return m->latent ? pass_linear(p, x, ROLE_LATENT_OUT) : x;
+    if (m->latent) x = pass_linear(p, x, ROLE_LATENT_OUT);
+    return m->n_passing ? op_add(p->l, x, passed, NULL) : x;
 }
 
 struct tensor feed_forward(const struct pass *p, struct tensor x) {

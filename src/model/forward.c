@@ -51,6 +51,8 @@ static struct tensor half(const struct pass *p, struct tensor x, half_fn *f, enu
     bool is_bare = wiring == WIRE_POST || (p->layer->is_unnormed && pre == ROLE_MIX_NORM);
     struct tensor h = f(p, is_bare ? x : pass_norm(p, x, &p->w[pre]));
     if (wiring == WIRE_POST || wiring == WIRE_PRE_POST) h = pass_norm(p, h, &p->w[post]);
+    const struct weight *share = p->w[pre == ROLE_MIX_NORM ? ROLE_MIX_RESIDUAL : ROLE_FFN_RESIDUAL].w;
+    if (share) x = op_mulvec(p->l, x, &(struct vec_args){.mul = share});
     return op_add(p->l, x, h, &(struct add_args){1.0f, s->residual_scale});
 }
 
@@ -101,8 +103,8 @@ static struct tensor hidden(const struct pass *p, struct tensor x) {
 struct tensor forward_hidden(const struct model *m, struct oplist *l) {
     const struct spec *s = &m->spec;
     const struct stream *stream = s->stream;
-    struct tensor picks = {0};
-    struct pass p = {.l = l, .m = m, .picks = &picks};
+    struct tensor picks = {0}, beside = {0};
+    struct pass p = {.l = l, .m = m, .picks = &picks, .beside = &beside};
     struct tensor x = embed(&p);
     for (int32_t i = 0; i < s->n_layers; i++) {
         l->layer = i;

@@ -128,6 +128,7 @@ int resolve_kinds(struct resolver *r, struct err *err) {
         l->wiring = r->family->recur.norms_before && !strchr("FSCLH", l->kind) ? WIRE_PRE : s->wiring;
         if (l->mixer == N_MIXERS || !mixer_table[l->mixer])
             return err_set(err, ERR_EUNSUPPORTED, "%s: layer %d is of kind '%c', which is not supported", r->cfg.file->name, i, l->kind);
+        if (r->family->flags & FAM_TWO_IN_ONE) l->lender = i / 2, l->use = i % 2;
         l->is_unnormed = i == 0 && r->family->flags & FAM_FIRST_UNNORMED;
         if (r->family->flags & FAM_ONE_HALF && l->mixer != MIX_NONE) l->ffn = FFN_NONE;
     }

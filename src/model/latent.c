@@ -48,7 +48,10 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     TRY(cfg_need(c, "qk_rope_head_dim", 2, 1 << 16, &t->rope, err));
     TRY(cfg_int(c, "v_head_dim", 1, 1 << 16, r->spec->hidden / a->heads, &t->v_width, err));
     t->norm_eps = 1e-6f; /* not the model's */
+    t->scale = 1.0f;
     t->index_rope = r->family->attn.index_rope;
+    t->index_turns_last = r->family->attn.index_turns_last;
+    t->index_eps = t->index_turns_last ? r->spec->norm.eps : 1e-6f;
     a->gate = r->family->attn.gate;
     a->kv_heads = 1;
     a->k_width = t->kv_rank + t->rope;
@@ -60,6 +63,10 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     struct rope_spec *rope = &r->spec->ropes[a->rope];
     if (!cfg_bool(c, "rope_interleave", true)) rope->kind = ROPE_HALF;
     a->scale = rope->score_scale / (float)sqrt((double)(t->nope + t->rope));
+    if (r->family->attn.latents_grow) {
+        t->scale = (float)sqrt((double)r->spec->hidden / t->kv_rank);
+        if (t->q_rank) a->scale *= (float)sqrt((double)r->spec->hidden / t->q_rank);
+    }
     a->pos_scale_beta = rope->pos_scale_beta;
     a->pos_scale_len = rope->pos_scale_len;
     TRY(resolve_index(r, layer, err));
@@ -131,7 +138,9 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
     TRY(loader_vector(l, ROLE_KV_A_NORM, layer, t->kv_rank, true, err));
     TRY(bind_absorbed(l, layer, err));
     TRY(bind_index(l, layer, err));
-    if (l->spec->layers[layer].attn.gate == ATTN_GATE_HEAD) TRY(loader_matrix(l, ROLE_ATTN_GATE, layer, heads, hidden, err));
+    enum attn_gate gate = l->spec->layers[layer].attn.gate;
+    if (gate) TRY(loader_matrix(l, ROLE_ATTN_GATE, layer, gate == ATTN_GATE_HEAD ? heads : heads * t->v_width, hidden, err));
+    TRY(loader_vector(l, ROLE_SINKS, layer, heads, false, err));
     return loader_matrix(l, ROLE_O, layer, hidden, heads * t->v_width, err);
 }
 
@@ -141,13 +150,14 @@ static struct tensor norm(const struct pass *p, struct tensor x, enum role role)
     return op_norm(p->l, x, &(struct norm_args){.weight = p->w[role].w, .kind = NORM_RMS, .eps = p->m->spec.latent.norm_eps});
 }
 
-/* The first part of an index's head is turned like the positions' keys. */
+/* The first or the last part of an index's head is turned like the positions' keys. */
 static struct tensor index_rope(const struct pass *p, struct tensor x) {
     const struct rope_spec *r = &p->m->spec.ropes[p->layer->attn.rope];
     enum rope_kind own = p->m->spec.latent.index_rope;
     return op_rope(p->l, x,
                    &(struct rope_args){.inv_freq = p->m->weights.ropes[p->layer->attn.rope],
                                        .kind = own ? own : r->kind,
+                                       .first = p->m->spec.latent.index_turns_last ? x.width - r->n_rotated : 0,
                                        .n_rotated = r->n_rotated,
                                        .magnitude = r->magnitude,
                                        .table = r->table});
@@ -159,7 +169,7 @@ static void pick(const struct pass *p, struct tensor x, struct tensor q_latent) 
     const struct bound *norm = &p->w[ROLE_INDEX_K_NORM];
     if (t->index_k == 0 || p->layer->borrows_picks) return;
     struct tensor k = op_norm(p->l, pass_linear_wide(p, x, ROLE_INDEX_K),
-                              &(struct norm_args){.weight = norm->w, .bias = norm->bias, .kind = NORM_LAYER, .eps = 1e-6f});
+                              &(struct norm_args){.weight = norm->w, .bias = norm->bias, .kind = NORM_LAYER, .eps = t->index_eps});
     op_kv_write(p->l, index_rope(p, k), (struct tensor){0}, p->layer->index_kv);
     struct tensor q = index_rope(p, tensor_split_heads(pass_linear_wide(p, q_latent, ROLE_INDEX_Q), t->index_heads));
     struct tensor weights = pass_linear_wide(p, x, ROLE_INDEX_WEIGHTS);
@@ -188,11 +198,13 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     struct tensor q, kv;
     project(p, x, &q, &kv);
     struct tensor latent = norm(p, tensor_slice(kv, 0, t->kv_rank), ROLE_KV_A_NORM);
+    if (t->scale != 1.0f) latent = op_act(p->l, latent, &(struct act_args){.kind = ACT_NONE, .scale = t->scale});
     op_kv_write(p->l, op_concat(p->l, latent, pass_rope(p, tensor_slice(kv, t->kv_rank, t->rope))), (struct tensor){0}, p->layer->kv);
     struct tensor absorbed = op_head_linear(p->l, tensor_slice(q, 0, t->nope), &(struct linear_args){.weight = p->w[ROLE_K_ABSORBED].w});
     q = op_concat(p->l, absorbed, pass_rope(p, tensor_slice(q, t->nope, t->rope)));
     const struct attn_spec *a = &p->layer->attn;
     struct attn_args attn = {.kv = p->layer->kv,
+                             .sinks = p->w[ROLE_SINKS].w,
                              .scale = a->scale,
                              .v_width = t->kv_rank,
                              .pos_scale_beta = a->pos_scale_beta,

@@ -26,6 +26,14 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     return mixer_table[MIX_SSD]->resolve(r, layer, err);
 }
 
+/* What attention returns is normed as it is, without a residual beside it: rounding before it counts as much as the values themselves. */
+static int settle(struct loader *l, struct spec *spec, int32_t layer, struct err *err) {
+    (void)l, (void)err;
+    spec->wide = true;
+    spec->kv.classes[spec->layers[layer].kv.kv_class].wide = 1;
+    return ERR_OK;
+}
+
 /* ---- binding ------------------------------------------------------------------------------------------------------ */
 
 static const enum role block_roles[] = {ROLE_BLOCK_NORM, ROLE_QKV, ROLE_Q, ROLE_K, ROLE_V, ROLE_O, ROLE_FFN_NORM, ROLE_GATE_UP, ROLE_DOWN};
@@ -76,7 +84,11 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     return mixer_table[MIX_SSD]->mix(p, x);
 }
 
-const struct mixer shared_mixer = {.name = "state space behind a shared block", .resolve = resolve, .bind = bind, .mix = mix};
+const struct mixer shared_mixer = {.name = "state space behind a shared block",
+                                   .resolve = resolve,
+                                   .settle = settle,
+                                   .bind = bind,
+                                   .mix = mix};
 
 static struct tensor enter(struct pass *p, struct tensor x) {
     return p->extra = x;

@@ -9,6 +9,7 @@ set(MODEL_SOURCES
   src/model/ffn.c
   src/model/forward.c
   src/model/hybrid.c
+  src/model/hyper.c
   src/model/kinds.c
   src/model/latent.c
   src/model/lightning.c
@@ -21,10 +22,12 @@ set(MODEL_SOURCES
   src/model/rope.c
   src/model/scan.c
   src/model/shortconv.c
+  src/model/shortcut.c
   src/model/shapes.c
   src/model/shared.c
   src/model/spec.c
   src/model/ssd.c
   src/model/unread.c
   src/model/weights.c
+  src/model/wkv.c
 )

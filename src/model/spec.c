@@ -76,8 +76,14 @@ static int resolve_scales(const struct resolver *r, struct spec *s, struct err *
 }
 
 /* Files that list their layers may leave the count out. */
-static int resolve_depth(const struct cfg *c, int32_t *out, struct err *err) {
+static int resolve_depth(const struct resolver *r, int32_t *out, struct err *err) {
+    const struct cfg *c = &r->cfg;
     yyjson_val *types = cfg_get(c, "layer_types");
+    if (r->family->flags & FAM_TWO_IN_ONE) {
+        TRY(cfg_need(c, "num_hidden_layers", 1, 512, out, err));
+        *out *= 2;
+        return ERR_OK;
+    }
     if (cfg_said(c, "num_hidden_layers") || !yyjson_is_arr(types)) return cfg_need(c, "num_hidden_layers", 1, 1024, out, err);
     *out = (int32_t)yyjson_arr_size(types);
     return *out > 0 && *out <= 1024 ? ERR_OK
@@ -176,7 +182,7 @@ static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *e
     const struct cfg *c = &r->cfg;
     TRY(check_attention(c, err));
     TRY(cfg_need(c, "hidden_size", 1, 1 << 20, &s->hidden, err));
-    TRY(resolve_depth(c, &s->n_layers, err));
+    TRY(resolve_depth(r, &s->n_layers, err));
     TRY(cfg_need(c, "vocab_size", 1, 1 << 24, &s->vocab, err));
     TRY(cfg_int(c, "max_position_embeddings", 1, INT32_MAX, 2048, &s->context, err));
     resolve_tie(c, s);
@@ -390,8 +396,7 @@ int spec_resolve(struct arena *a, const struct config *config, struct spec *out,
     out->stream = out->family->stream;
     if (out->stream && out->stream->resolve) TRY(out->stream->resolve(&r, err));
     if (has_bare_head(config)) out->logit_scale = 1.0f, out->logit_softcap = 0.0f;
-    out->wide = out->per_layer.has_experts;
-    for (int32_t i = 0; i < out->n_layers; i++) out->wide |= out->layers[i].ffn == FFN_EXPERTS;
+    out->wide = out->moe.n_experts > 0;
     return ERR_OK;
 }
 

@@ -24,6 +24,7 @@ enum mixer_kind {
     MIX_LIGHTNING,
     MIX_LRU,
     MIX_SHARED,
+    MIX_WKV,
     MIX_NONE,
     N_MIXERS
 };
@@ -80,6 +81,7 @@ struct attn_spec {
     int32_t window, chunk;
     float scale, softcap;
     enum qk_norm qk_norm;
+    bool has_key_bias;    /* scores get a number by their key: keys have two more elements in the cache */
     bool v_is_k;          /* values are the keys before their norm and rope */
     int32_t rope;         /* index into spec.ropes; -1: no positions here */
     float pos_scale_beta; /* queries grow with the position (struct attn_args) */
@@ -98,6 +100,9 @@ struct latent_spec {
     int32_t q_rank;                       /* 0: queries are projected directly */
     int32_t kv_rank, nope, rope, v_width; /* widths */
     float norm_eps;
+    float scale;                               /* of the latent behind its norm */
+    float index_eps;                           /* of the norm of the index's keys */
+    bool index_turns_last;                     /* the last part of the index's heads has positions, not the first */
     enum rope_kind index_rope;                 /* of the index; 0: the heads' */
     int32_t index_heads, index_width, index_k; /* attention sees so many positions, which an index of its own chooses; 0: it sees all */
 };
@@ -118,6 +123,7 @@ struct per_layer_spec {
 struct streams_spec {
     int32_t n, active, laurel_rank;
     bool scale;
+    float eps, magnitude; /* where all take part: added to their weights; factor of what is added to each */
 };
 
 struct layer_spec {
@@ -136,7 +142,8 @@ struct layer_spec {
     bool is_cut;               /* gates are 0 below mean + cut * deviation */
     float cut;
     int32_t state;       /* first of the layer's recurrent states */
-    int32_t lender, use; /* of a block that layers share: the layer whose weights it has, and how many had such a block before */
+    int32_t lender, use; /* of a block that layers share: the layer whose weights it has, and how many had such a block before; or of
+                             * a file whose layers are two of ours: its layer, and which of the two */
 };
 
 struct norm_spec {
@@ -148,11 +155,13 @@ struct norm_spec {
 /* Layers with ffn FFN_EXPERTS have these. */
 struct moe_spec {
     int32_t n_experts, inner;
+    int32_t n_passing;       /* more that can be chosen, without matrices: they pass their input on */
     int32_t latent;          /* width that experts work in, between two projections; 0: the stream's own */
     struct route_args route; /* its bias is bound per layer */
     enum ffn_kind kind;      /* of an expert */
     struct act_args act;
     bool scale_input;
+    bool limits_first;    /* the limit of experts' gates counts before the activation */
     bool has_bias;        /* the router's choice is biased */
     int32_t shared_inner; /* 0: no shared expert */
     float sum_scale;      /* of what the experts and the shared one make together */
@@ -175,6 +184,7 @@ struct recur_spec {
     bool has_norm;                 /* of the result, with its gate before or after; by group or as a whole */
     enum norm_gate norm_gate;
     int32_t norm_groups;
+    int32_t rescale_every;                         /* weighed means: layers after which the reference halves its stream; 0: never */
     struct add_args full_sum, linear_sum, ffn_sum; /* lightning: factors of the residual and of what is added */
 };
 

@@ -371,6 +371,8 @@ static int bind_norms(struct loader *l, int32_t layer, struct err *err) {
          post = ls->wiring == WIRE_POST || ls->wiring == WIRE_PRE_POST;
     if (pre && (mix || ls->wiring == WIRE_PARALLEL) && !ls->is_unnormed) TRY(loader_vector(l, ROLE_MIX_NORM, layer, s->hidden, true, err));
     if (pre && ffn && ls->wiring != WIRE_PARALLEL) TRY(loader_vector(l, ROLE_FFN_NORM, layer, s->hidden, true, err));
+    if (mix) TRY(loader_vector(l, ROLE_MIX_RESIDUAL, layer, s->hidden, false, err));
+    if (ffn) TRY(loader_vector(l, ROLE_FFN_RESIDUAL, layer, s->hidden, false, err));
     if (post && mix) TRY(loader_vector(l, ROLE_MIX_POST_NORM, layer, s->hidden, true, err));
     if (post && ffn) TRY(loader_vector(l, ROLE_FFN_POST_NORM, layer, s->hidden, true, err));
     return ERR_OK;

@@ -32,6 +32,7 @@ static void describe_layers(const struct family *f, struct sb *out) {
         {'G', "lightning attention"},
         {'U', "gated linear recurrence"},
         {'H', "shared attention before a state space"},
+        {'R', "weighed mean of all values"},
     };
     const char *pattern = f->pattern ? f->pattern : "F";
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)

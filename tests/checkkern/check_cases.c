@@ -147,6 +147,14 @@ static struct tensor build_route(struct check *c, struct oplist *l, const struct
     return w->exact_ints ? ids : weights;
 }
 
+/* p: experts with matrices, k. */
+static struct tensor build_passing(struct check *c, struct oplist *l, const struct check_case *w) {
+    struct tensor ids, weights;
+    op_route(l, check_input(c, l, w->in, 1), &(struct route_args){.score = ROUTE_SOFTMAX, .k = w->p[1], .scale = 1.5f}, &ids, &weights);
+    op_passing(l, ids, weights, &(struct passing_args){w->p[0]}, &ids, &weights);
+    return w->exact_ints ? ids : weights;
+}
+
 /* p: experts, k, inner, stacked, activation, biases, scale_input. */
 static struct tensor build_experts(struct check *c, struct oplist *l, const struct check_case *w) {
     int32_t n = w->p[0], inner = w->p[2];
@@ -233,6 +241,12 @@ static struct tensor build_lru(struct check *c, struct oplist *l, const struct c
     int32_t n = w->p[0];
     return op_lru(l, check_input(c, l, n, 1), check_input(c, l, n, 2), check_input(c, l, n, 3),
                   &(struct lru_args){.rate = check_vector(c, n, 4, 0.5f, 0.6f), .state = 4});
+}
+
+static struct tensor build_wkv(struct check *c, struct oplist *l, const struct check_case *w) {
+    int32_t n = w->p[0];
+    return op_wkv(l, check_input(c, l, n, 1), check_input(c, l, n, 2),
+                  &(struct wkv_args){.rate = check_vector(c, n, 4, 0.5f, 0.6f), .first = check_vector(c, n, 5, 1, 0), .state = 4});
 }
 
 static struct tensor build_lightning(struct check *c, struct oplist *l, const struct check_case *w) {
@@ -606,6 +620,12 @@ static void add_mixers(struct maker *m) {
         k = (struct check_case){.build = build_lru, .p = {i ? 300 : 20}};
         NAME("lru %d", k.p[0]);
         add_stateful(m, k);
+        k = (struct check_case){.build = build_wkv, .p = {i ? 300 : 20}};
+        NAME("wkv %d", k.p[0]);
+        add_stateful(m, k);
+        k = (struct check_case){.build = build_passing, .in = 64, .p = {40, 12}, .exact_ints = i == 0};
+        NAME("passing, %s", i ? "weights" : "ids");
+        add(m, k);
     }
 }
 

@@ -26,6 +26,32 @@ static void route(const float *logits, int32_t n_rows, int32_t n_experts, const 
     bench_close(&b);
 }
 
+/* Experts from 3 on pass their input on: others stand in for them, of weight 0. */
+static void passing_experts_leave_the_choice(void) {
+    const float logits[] = {0.0f, 3.0f, -1.0f, 4.0f, 2.0f, /* 3, 1, 4 */ 2.0f, 1.0f, 3.0f, -5.0f, -6.0f /* 2, 0, 1 */};
+    struct route_args a = {.score = ROUTE_SIGMOID, .k = 3, .scale = 1};
+    struct tensor ids, weights;
+    struct ops_bench b;
+    struct err err;
+    float got[8];
+    int32_t chosen[6];
+    bench_open(&b, 2);
+    const struct weight *table = bench_weight(&b, f32, 1, 2, 5, logits);
+    bench_rows(&b, 0, 0, 2, 0);
+    struct oplist *l = bench_begin(&b);
+    op_route(l, bench_input(l, table), &a, &ids, &weights);
+    op_passing(l, ids, weights, &(struct passing_args){3}, &ids, &weights);
+    oplist_output(l, ids);
+    bench_run(&b, weights, got);
+    CHECK_OK(cpu_backend.read(b.be, ids, chosen, &err), err);
+    bench_close(&b);
+    const int32_t want[] = {0, 1, 2, 2, 0, 1};
+    const float passed = 1 / (1 + expf(-4)) + 1 / (1 + expf(-2)), kept = 1 / (1 + expf(-3));
+    CHECK(memcmp(chosen, want, sizeof want) == 0);
+    CHECK(got[0] == 0 && got[2] == 0 && fabsf(got[1] - kept) < 1e-6f && fabsf(got[3] - passed) < 1e-6f);
+    CHECK(fabsf(got[4] - kept) < 1e-6f && got[5] > 0 && got[6] > 0 && got[7] == 0);
+}
+
 static void softmax_router_normalises(void) {
     const float logits[] = {0.5f, 2.0f, -1.0f, 1.0f};
     int32_t ids[2];
@@ -271,7 +297,8 @@ static void rows_depend_on_nothing_else(void) {
 }
 
 const struct unit_suite unit_ops_moe = {
-    "ops_moe", (const struct unit_case[]){{"softmax_router_normalises", softmax_router_normalises},
+    "ops_moe", (const struct unit_case[]){{"passing_experts_leave_the_choice", passing_experts_leave_the_choice},
+                                          {"softmax_router_normalises", softmax_router_normalises},
                                           {"bias_moves_the_choice_only", bias_moves_the_choice_only},
                                           {"groups_limit_the_choice", groups_limit_the_choice},
                                           {"sparsemixer_weighs_within_the_threshold", sparsemixer_weighs_within_the_threshold},

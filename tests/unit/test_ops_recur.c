@@ -269,12 +269,40 @@ static void lru_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y)[
         }
 }
 
+/* ---- weighed mean of all values ----------------------------------------------------------------------------------- */
+
+enum { W_CHANNELS = 20 };
+
+/* Keys are far apart, so that exponentials of theirs alone would overflow. */
+static struct tensor wkv_emit(struct ops_bench *b, struct oplist *l, struct tensor x) {
+    struct tensor k = op_act(l, tensor_slice(x, 0, W_CHANNELS), &(struct act_args){.kind = ACT_NONE, .scale = 128});
+    struct wkv_args a = {.rate = bench_vector(b, bench_floats(b, 71, W_CHANNELS, 0.25f, 0.5f), W_CHANNELS),
+                         .first = bench_vector(b, bench_floats(b, 72, W_CHANNELS, 1, 0), W_CHANNELS),
+                         .state = 1};
+    return op_wkv(l, k, tensor_slice(x, W_CHANNELS, W_CHANNELS), &a);
+}
+
+static void wkv_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y)[OUT_MAX]) {
+    for (int32_t c = 0; c < W_CHANNELS; c++)
+        for (int32_t r = 0; r < n_rows; r++) {
+            double rate = (double)bench_value(71, c) * 0.25 + 0.5, first = (double)bench_value(72, c), top = -1e300, above = 0, below = 0;
+            for (int pass = 0; pass < 2; pass++)
+                for (int32_t i = 0; i <= r; i++) {
+                    double power = 128 * (double)x[i][c] + (i == r ? first : -rate * (r - 1 - i));
+                    if (pass == 0) top = power > top ? power : top;
+                    else above += exp(power - top) * (double)x[i][W_CHANNELS + c], below += exp(power - top);
+                }
+            y[r][c] = above / below;
+        }
+}
+
 static const struct recur_case cases[] = {
     {"conv", CONV_CHANNELS, CONV_CHANNELS, (CONV_TAPS - 1) * CONV_CHANNELS, conv_emit, conv_expect},
     {"delta", D_IN, D_V, V_HEADS *K_WIDTH *V_WIDTH, delta_emit, delta_expect},
     {"delta by channel", B_IN, B_V, B_HEADS *K_WIDTH *V_WIDTH, bounded_emit, bounded_expect},
     {"ssd", S_IN, S_X, S_HEADS *S_WIDTH *S_STATE, ssd_emit, ssd_expect},
     {"scan", C_IN, C_CHANNELS, C_CHANNELS *C_STATE, scan_emit, scan_expect},
+    {"wkv", 2 * W_CHANNELS, W_CHANNELS, 3 * W_CHANNELS, wkv_emit, wkv_expect},
     {"lru", 3 * G_CHANNELS, G_CHANNELS, G_CHANNELS, lru_emit, lru_expect},
     {"lightning", 3 * L_ALL, L_ALL, L_HEADS *L_WIDTH *L_WIDTH, lightning_emit, lightning_expect},
 };

@@ -130,6 +130,34 @@ void cpu_run_route(struct cpu *c, const struct op *op, const struct step *step) 
     pool_run(c->pool, op->in[0].rows, 0, route_rows, &job);
 }
 
+/* ---- experts without matrices -------------------------------------------------------------------------------------- */
+
+static bool is_chosen(const int32_t *ids, int32_t k, int32_t id) {
+    for (int32_t i = 0; i < k; i++)
+        if (ids[i] == id) return true;
+    return false;
+}
+
+/* Those that stand in are the first ones that the row did not choose. */
+void cpu_run_passing(struct cpu *c, const struct op *op, const struct step *step) {
+    (void)step;
+    int32_t n = op->arg.passing.n_experts, k = op->in[0].width;
+    for (int32_t r = 0; r < op->in[0].rows; r++) {
+        const int32_t *ids = (const int32_t *)(const void *)cpu_row(c, op->in[0], r);
+        int32_t *out = (int32_t *)(void *)cpu_row(c, op->out[0], r), spare = 0;
+        const float *weights = cpu_row(c, op->in[1], r);
+        float *kept = cpu_row(c, op->out[1], r), sum = 0;
+        for (int32_t i = 0; i < k; i++) {
+            bool passes = ids[i] >= n;
+            while (passes && is_chosen(ids, k, spare)) spare++;
+            out[i] = passes ? spare++ : ids[i];
+            kept[i] = passes ? 0 : weights[i];
+            sum += passes ? weights[i] : 0;
+        }
+        kept[k] = sum;
+    }
+}
+
 /* ---- experts ------------------------------------------------------------------------------------------------------ */
 
 int64_t cpu_experts_scratch(const struct op *op) {

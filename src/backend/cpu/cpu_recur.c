@@ -6,7 +6,7 @@
  *     does not depend on the threads.
  * (3) State is f32 and lies in the sequence's slot, innermost dimension last: conv [taps - 1, channels], oldest first;
  *     delta [v_heads, k_width, v_width]; ssd [heads, head_width, state_width]; scan [channels, state_width]; lightning
- *     [heads, width, width], keys by values; lru [channels].
+ *     [heads, width, width], keys by values; lru [channels]; wkv [3, channels].
  */
 #include "backend/cpu/cpu.h"
 
@@ -255,4 +255,32 @@ static void lru_channels(const struct recur_job *job, const struct step_seq *seq
 
 void cpu_run_lru(struct cpu *c, const struct op *op, const struct step *step) {
     run_items((struct recur_job){c, op, step, lru_channels, op->in[0].width, 64});
+}
+
+/* ---- weighed mean of all values ----------------------------------------------------------------------------------- */
+
+static void wkv_channels(const struct recur_job *job, const struct step_seq *seq, int64_t first, int64_t last, float *scratch) {
+    (void)scratch;
+    const struct wkv_args *a = &job->op->arg.wkv;
+    int64_t channels = job->op->in[0].width, n = last - first;
+    float *above = state_at(job, a->state, seq, first, n), *below = state_at(job, a->state, seq, channels + first, n),
+          *most = state_at(job, a->state, seq, 2 * channels + first, n);
+    for (int64_t row = seq->row; row < seq->row + seq->n_rows; row++) {
+        const float *k = head_row(job, 0, row, 0) + first, *v = head_row(job, 1, row, 0) + first;
+        float *y = out_row(job, row, 0) + first;
+        for (int64_t c = 0; c < n; c++) {
+            float m = below[c] > 0 ? most[c] : -1e38f, own = k[c] + cpu_vec(a->first)[first + c], top = m > own ? m : own;
+            float old = m_expf(m - top), fresh = m_expf(own - top);
+            y[c] = (old * above[c] + fresh * v[c]) / (old * below[c] + fresh);
+            m -= cpu_vec(a->rate)[first + c];
+            most[c] = m > k[c] ? m : k[c];
+            old = m_expf(m - most[c]), fresh = m_expf(k[c] - most[c]);
+            above[c] = old * above[c] + fresh * v[c];
+            below[c] = old * below[c] + fresh;
+        }
+    }
+}
+
+void cpu_run_wkv(struct cpu *c, const struct op *op, const struct step *step) {
+    run_items((struct recur_job){c, op, step, wkv_channels, op->in[0].width, 64});
 }

@@ -13,6 +13,12 @@ static bool attn_ref_fits(const struct cuda *c, const struct op *op) {
     return k->k_width <= 576 && op->out[0].width <= 576 && op->n_in < 3;
 }
 
+static bool attn_relative_fits(const struct cuda *c, const struct op *op) {
+    const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
+    int32_t dtype = cuda_kv_dtype(c, k);
+    return op->n_in == 3 && (dtype == K_F32 || dtype == K_BF16) && k->k_width <= 256 && op->out[0].width <= 256;
+}
+
 static bool attn_rows_fits(const struct cuda *c, const struct op *op) {
     (void)c;
     return op->in[0].width <= 256 && op->in[2].width <= 256;
@@ -76,11 +82,13 @@ const struct select_row cuda_select_rows[] = {
     {OP_ATTN, "attn_decode + attn_flash", attn_fast_fits, lower_attn_fast, false},
     {OP_ATTN, "attn_latent", attn_latent_fits, lower_attn_latent, false},
     {OP_ATTN, "attn_ref", attn_ref_fits, lower_attn_ref, true},
+    {OP_ATTN, "attn_relative", attn_relative_fits, lower_attn_relative, true},
     {OP_GIVEN, "given", always, lower_given, false},
     {OP_POOL_ROWS, "pool_rows", always, lower_pool_rows, false},
     {OP_ATTN_ROWS, "attn_rows_flash", attn_rows_flash_fits, lower_attn_rows_flash, false},
     {OP_ATTN_ROWS, "attn_rows", attn_rows_fits, lower_attn_rows, true},
     {OP_ROUTE, "route", route_fits, lower_route, false},
+    {OP_PASSING, "passing", always, lower_passing, false},
     {OP_EXPERTS, "experts", experts_fit, lower_experts, false},
     {OP_EXPERTS, "experts_ref", always, lower_experts_ref, true},
     {OP_CONV, "conv", always, lower_conv, false},
@@ -89,6 +97,7 @@ const struct select_row cuda_select_rows[] = {
     {OP_SCAN, "scan", scan_fits, lower_scan, false},
     {OP_LIGHTNING, "lightning", lightning_fits, lower_lightning, false},
     {OP_LRU, "lru", always, lower_lru, false},
+    {OP_WKV, "wkv", always, lower_wkv, false},
     {OP_CONCAT, "concat", always, lower_concat, false},
     {OP_ROWS, "rows", always, lower_rows, false},
     {OP_ARGMAX, "argmax", always, lower_argmax, false},

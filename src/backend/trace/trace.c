@@ -224,6 +224,12 @@ static void put_args(struct sb *out, const struct op *op) {
         put_weight(out, "a_log", op->arg.scan.a_log);
         put_weight(out, "d", op->arg.scan.d);
         break;
+    case OP_PASSING: sb_fmt(out, " experts=%d", op->arg.passing.n_experts); break;
+    case OP_WKV:
+        sb_fmt(out, " state=%d", op->arg.wkv.state);
+        put_weight(out, "rate", op->arg.wkv.rate);
+        put_weight(out, "first", op->arg.wkv.first);
+        break;
     case OP_LRU:
         sb_fmt(out, " state=%d", op->arg.lru.state);
         put_weight(out, "rate", op->arg.lru.rate);

@@ -118,6 +118,17 @@ void emit_route(struct emit *e, const struct op *op) {
     emit_set(e, op, 1, final_weights(e, a, pick(e, rank, scores, a->k), ids));
 }
 
+/* Whatever expert stands in, its weight is 0. */
+void emit_passing(struct emit *e, const struct op *op) {
+    struct hlo *h = &e->h;
+    struct hlo_val ids = emit_flat(e, op->in[0]), weights = emit_flat(e, op->in[1]);
+    struct hlo_val stays = hlo_compare_with(h, "LT", ids, op->arg.passing.n_experts), zero = hlo_like(h, weights, 0);
+    emit_set(e, op, 0, hlo_select(h, stays, ids, hlo_like(h, ids, 0)));
+    struct hlo_val kept = hlo_select(h, stays, weights, zero);
+    struct hlo_val sum = hlo_reduce(h, "add", hlo_select(h, stays, zero, weights), 1, 0);
+    emit_set(e, op, 1, hlo_concat(h, kept, hlo_reshape(h, sum, HLO_SHAPE(hlo_dim(ids, 0), 1)), 1));
+}
+
 /* ---- experts ------------------------------------------------------------------------------------------------------ */
 
 /* Where an expert's products come from: all experts for every row, or the chosen ones of every (row, choice) pair. The first two dimensions

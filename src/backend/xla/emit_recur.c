@@ -313,3 +313,46 @@ void emit_lru(struct emit *e, const struct op *op) {
     r.in[1] = by_time(e, hlo_mul(h, gain, root));
     run_recur(e, &r);
 }
+
+/* ---- weighed mean of all values ----------------------------------------------------------------------------------- */
+
+/* The sums above and below after one more value, both over e^top. */
+struct mean {
+    struct hlo_val above, below, top;
+};
+
+static struct mean mean_with(struct emit *e, struct mean m, struct hlo_val key, struct hlo_val value) {
+    struct hlo *h = &e->h;
+    struct mean y = {.top = hlo_binary(h, "maximum", m.top, key)};
+    struct hlo_val old = hlo_unary(h, "exponential", hlo_sub(h, m.top, y.top));
+    struct hlo_val fresh = hlo_unary(h, "exponential", hlo_sub(h, key, y.top)), kept = hlo_mul(h, old, m.above);
+    y.above = hlo_add(h, kept, hlo_mul(h, fresh, value));
+    y.below = hlo_add(h, hlo_mul(h, old, m.below), fresh);
+    return y;
+}
+
+/* in: keys, values. */
+static struct hlo_val wkv_turn(struct emit *e, const struct op *op, const struct hlo_val *in, struct hlo_val *state) {
+    const struct wkv_args *a = &op->arg.wkv;
+    struct hlo *h = &e->h;
+    struct hlo_shape shape = in[0].shape, row = HLO_SHAPE(hlo_dim(in[0], 0), 1, hlo_dim(in[0], 1));
+    struct hlo_val part[3];
+    for (int32_t i = 0; i < 3; i++) part[i] = hlo_reshape(h, hlo_slice(h, *state, 1, i, i + 1), shape);
+    struct hlo_val begun = hlo_compare_with(h, "GT", part[1], 0.0);
+    struct mean m = {part[0], part[1], hlo_select(h, begun, part[2], hlo_like(h, part[2], -1e38))};
+    struct mean seen = mean_with(e, m, hlo_add(h, in[0], hlo_spread(h, emit_vector(e, a->first), shape, 1)), in[1]);
+    m.top = hlo_sub(h, m.top, hlo_spread(h, emit_vector(e, a->rate), shape, 1));
+    m = mean_with(e, m, in[0], in[1]);
+    struct hlo_val above = hlo_reshape(h, m.above, row), below = hlo_reshape(h, m.below, row), top = hlo_reshape(h, m.top, row);
+    *state = hlo_concat(h, hlo_concat(h, above, below, 1), top, 1);
+    return hlo_div(h, seen.above, seen.below);
+}
+
+void emit_wkv(struct emit *e, const struct op *op) {
+    int64_t seqs = e->a.at.seqs, channels = op->in[0].width;
+    struct recur r = {.op = op, .turn = wkv_turn, .state = op->arg.wkv.state, .n_in = 2};
+    r.state_shape = HLO_SHAPE(seqs, 3, channels);
+    r.out_shape = HLO_SHAPE(seqs, channels);
+    for (int32_t i = 0; i < 2; i++) r.in[i] = by_time(e, emit_flat(e, op->in[i]));
+    run_recur(e, &r);
+}

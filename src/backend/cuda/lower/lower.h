@@ -91,11 +91,11 @@ cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower
     lower_terms, lower_terms_sum;
 cuda_lower_fn lower_choose;
 bool choose_fits(const struct cuda *c, const struct op *op);
-cuda_lower_fn lower_kv_write, lower_attn_ref, lower_pick, lower_attn_fast, lower_attn_latent, lower_head_qmv, lower_head_gemm, lower_route,
-    lower_experts, lower_experts_ref;
+cuda_lower_fn lower_kv_write, lower_attn_ref, lower_attn_relative, lower_pick, lower_attn_fast, lower_attn_latent, lower_head_qmv,
+    lower_head_gemm, lower_route, lower_passing, lower_experts, lower_experts_ref;
 cuda_lower_fn lower_given, lower_pool_rows, lower_attn_rows, lower_attn_rows_flash;
 bool attn_rows_flash_fits(const struct cuda *c, const struct op *op);
-cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning, lower_lru;
+cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning, lower_lru, lower_wkv;
 
 /* ---- fields that several kernels' arguments have in common ---- */
 

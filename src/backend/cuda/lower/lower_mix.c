@@ -39,6 +39,14 @@ void lower_attn_ref(struct cuda *c, const struct op *op) {
     EMIT(c, by_width[a.c.dtype][i], GRID(a.q.heads, a.q.rows, 1), 256, 0, a);
 }
 
+void lower_attn_relative(struct cuda *c, const struct op *op) {
+    struct k_attn_relative a = {.a = attn_args_of(c, op),
+                                .by_row = cuda_view(c, op->in[1]),
+                                .by_key = cuda_view(c, op->in[2]),
+                                .buckets = cuda_vec(op->arg.attn.buckets)};
+    EMIT(c, a.a.c.dtype == K_F32 ? KERNEL_attn_relative_f32 : KERNEL_attn_relative_bf16, GRID(a.a.q.heads, a.a.q.rows, 1), 256, 0, a);
+}
+
 static int32_t pick_keys(const struct op *op) {
     int32_t keys = 1;
     while (keys < op->arg.pick.k) keys *= 2;
@@ -270,6 +278,21 @@ void lower_route(struct cuda *c, const struct op *op) {
     EMIT(c, KERNEL_route, GRID(a.x.rows, 1, 1), 32, (unsigned int)a.x.width * 3 * sizeof(float), a);
 }
 
+void lower_passing(struct cuda *c, const struct op *op) {
+    struct k_passing a = {
+        .ids = cuda_view(c, op->in[0]).p,
+        .weights = cuda_view(c, op->in[1]).p,
+        .out_ids = cuda_view(c, op->out[0]).p,
+        .out_weights = cuda_view(c, op->out[1]).p,
+        .ids_stride = op->in[0].row_stride,
+        .weights_stride = op->in[1].row_stride,
+        .rows = op->in[0].rows,
+        .k = op->in[0].width,
+        .n_experts = op->arg.passing.n_experts,
+    };
+    EMIT(c, KERNEL_passing, GRID(ceil_div(a.rows, 128), 1, 1), 128, 0, a);
+}
+
 /* ---- recurrent ---------------------------------------------------------------------------------------------------- */
 
 static struct k_state state_args(const struct cuda *c, int32_t state) {
@@ -371,6 +394,18 @@ void lower_lru(struct cuda *c, const struct op *op) {
         .rate = cuda_vec(op->arg.lru.rate),
     };
     EMIT(c, KERNEL_lru, GRID(ceil_div(a.x.width, 128), c->key.n_seqs, 1), 128, 0, a);
+}
+
+void lower_wkv(struct cuda *c, const struct op *op) {
+    struct k_wkv a = {
+        .s = state_args(c, op->arg.wkv.state),
+        .k = cuda_view(c, op->in[0]),
+        .v = cuda_view(c, op->in[1]),
+        .y = cuda_view(c, op->out[0]),
+        .rate = cuda_vec(op->arg.wkv.rate),
+        .first = cuda_vec(op->arg.wkv.first),
+    };
+    EMIT(c, KERNEL_wkv, GRID(ceil_div(a.k.width, 128), c->key.n_seqs, 1), 128, 0, a);
 }
 
 void lower_lightning(struct cuda *c, const struct op *op) {

@@ -249,6 +249,13 @@ struct k_attn {
     int32_t farthest, both_ways; /* the reference rows only */
 };
 
+/* With products for distances; the keys are rows of the step. */
+struct k_attn_relative {
+    struct k_attn a;
+    struct k_view by_row, by_key;
+    KPTR(const float) buckets; /* [2 farthest + 1] */
+};
+
 struct k_pick {
     struct k_cache c;
     struct k_view q, w;
@@ -359,6 +366,15 @@ struct k_route {
     struct k_route_rule rule;
 };
 
+struct k_passing {
+    KPTR(const int32_t) ids;
+    KPTR(const float) weights;
+    KPTR(int32_t) out_ids;
+    KPTR(float) out_weights; /* [rows][k + 1] */
+    int64_t ids_stride, weights_stride;
+    int32_t rows, k, n_experts, pad;
+};
+
 struct k_experts {
     struct k_weight gate, up, down;       /* gate.values NULL: no gate; stacked gate_up: up begins `inner` rows after gate in each expert */
     int64_t gate_rows, up_rows, up_first; /* rows per expert of the matrices that hold them; row of up's first */
@@ -433,6 +449,13 @@ struct k_lru {
     struct k_state s;
     struct k_view x, i, r, y;
     KPTR(const float) rate;
+};
+
+struct k_wkv {
+    struct k_state s;
+    struct k_view k, v, y;
+    KPTR(const float) rate;
+    KPTR(const float) first;
 };
 
 struct k_lightning {
