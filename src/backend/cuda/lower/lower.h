@@ -75,6 +75,8 @@ bool cuda_norm_takes_parts(const struct cuda *c, const struct op *add_norm);
 void cuda_lower_parts_norm(struct cuda *c, const struct op *linear, const struct op *add_norm);
 bool cuda_linear_few_fits(const struct cuda *c, const struct op *op);
 bool gemm_fits(const struct cuda *c, const struct op *op);
+/* Rows of this weight are multiples of 8 elements, or bf16 that zeros fill up to that (context/weight.c). */
+bool cuda_rows_are_even(const struct weight *w);
 bool gemm_glu_fits(const struct cuda *c, const struct op *linear, const struct op *glu);
 bool qmv_heads_fit(const struct cuda *c, const struct op *op);
 bool gemm_heads_fit(const struct cuda *c, const struct op *op);

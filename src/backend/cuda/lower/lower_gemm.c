@@ -6,16 +6,16 @@
 
 enum { DEQUANT_BYTES = 128 << 20 };
 
-/* Rows of bf16 that zeros fill up to a multiple of 8 elements (context/weight.c). */
-static bool is_filled_up(const struct weight *w) {
+bool cuda_rows_are_even(const struct weight *w) {
     struct k_weight k = cuda_weight_args(w);
-    return k.mode == K_PLAIN && k.dtype == K_BF16 && k.values_bytes % 16 == 0 && k.values_bytes > w->in * 2;
+    bool is_filled_up = k.mode == K_PLAIN && k.dtype == K_BF16 && k.values_bytes % 16 == 0 && k.values_bytes > w->in * 2;
+    return w->in % 8 == 0 || is_filled_up;
 }
 
 bool gemm_fits(const struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
-    return c->gpu->functions[KERNEL_gemm_bf16] && cuda_may_round(c, op) && op->in[0].rows > QMV_ROWS &&
-           (w->in % 8 == 0 || is_filled_up(w)) && GEMM_SHARED <= c->gpu->shared_max;
+    return c->gpu->functions[KERNEL_gemm_bf16] && cuda_may_round(c, op) && op->in[0].rows > QMV_ROWS && cuda_rows_are_even(w) &&
+           GEMM_SHARED <= c->gpu->shared_max;
 }
 
 /* ---- warpgroup products -------------------------------------------------------------------------------------------- */

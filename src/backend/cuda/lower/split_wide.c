@@ -5,7 +5,7 @@
 
 /* Whether the op is split here; the kernel for batches (lower_batch.c) makes the terms by itself. */
 static bool is_split(const struct cuda *c, const struct op *op) {
-    return op->kind == OP_LINEAR && op->arg.linear.wide && op->arg.linear.weight->in % 8 == 0 && !cuda_wqmm_takes_terms(c, op);
+    return op->kind == OP_LINEAR && op->arg.linear.wide && cuda_rows_are_even(op->arg.linear.weight) && !cuda_wqmm_takes_terms(c, op);
 }
 
 /* The terms of an op's input. Where the last TERMS op read the same input, its result is used again. */
