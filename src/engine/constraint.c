@@ -26,13 +26,15 @@ static void mark_spaces(struct engine *e) {
 }
 
 /* Made when it is first needed. */
-static void make_vocab(struct engine *e) {
-    if (e->vocab) return;
+static int make_vocab(struct engine *e, struct err *err) {
+    if (e->vocab) return ERR_OK;
     int32_t *markers = mem_alloc((tok_vocab_size(e->tok) + 1) * sizeof *markers);
     size_t n = find_markers(e, markers);
-    e->vocab = gram_vocab_create(e->tok, (size_t)e->runner.model->spec.vocab, markers, n);
-    mark_spaces(e);
+    e->vocab = gram_vocab_create(e->tok, (size_t)e->runner.model->spec.vocab, markers, n, err);
     mem_free(markers);
+    if (!e->vocab) return ERR_EMEMORY;
+    mark_spaces(e);
+    return ERR_OK;
 }
 
 /* ---- sharing ---------------------------------------------------------------------------------------------------------- */
@@ -121,10 +123,10 @@ int constraint_open(struct engine *e, const struct constraint_source *s, struct 
     uint64_t key = key_of(s);
     if (!e->tok) return err_set(err, ERR_EARG, "there is no tokenizer, so that no grammar can be held");
     os_mutex_lock(e->constraints_lock);
-    make_vocab(e);
-    *out = find_kept(e, key);
+    int code = make_vocab(e, err);
+    *out = code ? NULL : find_kept(e, key);
     os_mutex_unlock(e->constraints_lock);
-    if (*out) return ERR_OK;
+    if (code || *out) return code;
     TRY(gram_compile(&s->grammar, &options, warnings, &g, err));
     os_mutex_lock(e->constraints_lock);
     *out = create(e, s, key, g);

@@ -9,8 +9,8 @@ int grammar_tool_open(const char *model, bool with_masks, struct grammar_tool *o
     *out = (struct grammar_tool){.options = gram_judging()};
     if (!with_masks) return ERR_OK;
     TRY(text_tokenizer_open(model, &out->tok, err));
-    out->vocab = gram_vocab_create(out->tok, tok_vocab_size(out->tok), NULL, 0);
-    return ERR_OK;
+    out->vocab = gram_vocab_create(out->tok, tok_vocab_size(out->tok), NULL, 0, err);
+    return out->vocab ? ERR_OK : ERR_EMEMORY;
 }
 
 void grammar_tool_close(struct grammar_tool *t) {

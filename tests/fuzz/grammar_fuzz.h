@@ -20,7 +20,8 @@ static inline struct gram_vocab *fuzz_vocab(size_t *out_n) {
     if (!v) {
         fuzz_require(text_tokenizer_open(NULL, &t, NULL) == ERR_OK);
         n = tok_vocab_size(t);
-        v = gram_vocab_create(t, n, NULL, 0);
+        v = gram_vocab_create(t, n, NULL, 0, NULL);
+        fuzz_require(v != NULL);
         tok_destroy(t);
     }
     *out_n = n;

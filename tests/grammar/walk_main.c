@@ -231,7 +231,8 @@ int main(int argc, char **argv) {
     uint64_t from = os_clock_ns();
     w.n_vocab = argc > 5 ? (size_t)atoi(argv[5]) : 0;
     if (w.n_vocab <= n) w.n_vocab = n + 1;
-    w.vocab = gram_vocab_create(w.tok, w.n_vocab, NULL, 0);
+    w.vocab = gram_vocab_create(w.tok, w.n_vocab, NULL, 0, &err);
+    if (!w.vocab) die(err.msg, STR(""));
     fprintf(stderr, "vocabulary of %zu in %.0f ms\n", w.n_vocab, (double)(os_clock_ns() - from) / 1e6);
     w.bits = mem_alloc(gram_mask_words(w.vocab) * sizeof *w.bits);
     w.allowed = mem_alloc((n + 1) * sizeof *w.allowed);

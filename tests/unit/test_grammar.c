@@ -95,7 +95,7 @@ static struct fixture open_spaced(enum gram_kind kind, const char *text, uint8_t
     CHECK_OK(gram_compile(&source, &options, NULL, &f.g, &err), err);
     size_t n = tok_vocab_size(f.tok);
     f.eos = (int32_t)n;
-    f.v = gram_vocab_create(f.tok, n + 33, NULL, 0);
+    f.v = gram_vocab_create(f.tok, n + 33, NULL, 0, &err);
     f.n_ids = n + 33;
     f.machine = gram_machine_create(f.g, f.v, &f.eos, 1);
     return f;

@@ -78,8 +78,9 @@ struct gram_vocab;
 #define GRAM_TOKEN_CHAR UINT32_C(0x10FFFF)
 
 /* n_tokens: length of the logits, at least the tokenizer's size; ids above its tokens are never allowed. The tokens of `marked` [n_marked],
- * special ones or not, are allowed only where a grammar asks for them by their spelling between marks, and never as the letters of a text. */
-struct gram_vocab *gram_vocab_create(const struct tok *t, size_t n_tokens, const int32_t *marked, size_t n_marked);
+ * special ones or not, are allowed only where a grammar asks for them by their spelling between marks, and never as the letters of a text. NULL, with an
+ * error: there is too little memory. */
+struct gram_vocab *gram_vocab_create(const struct tok *t, size_t n_tokens, const int32_t *marked, size_t n_marked, struct err *err);
 void gram_vocab_destroy(struct gram_vocab *v); /* NULL is fine */
 /* Whether some token's bytes begin with this text, which is not empty, and go on behind it. */
 bool gram_vocab_goes_on(const struct gram_vocab *v, struct str text);

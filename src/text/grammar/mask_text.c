@@ -6,8 +6,6 @@
  * again, and those that hold two whole texts. */
 #include "text/grammar/mask_internal.h"
 
-#include <assert.h>
-
 enum { MAX_PAIRS = 48, MAX_DFA_PAIRS = 1 << 13, MAX_CLOSED = 16 };
 
 /* ---- parts that are taken whole ---------------------------------------------------------------------------------------- */
@@ -358,14 +356,11 @@ static void sort_closing(struct gram_vocab *v) {
     mem_free(e);
 }
 
-void gram_vocab_find_any(struct gram_vocab *v) {
+int gram_vocab_find_any(struct gram_vocab *v, struct err *err) {
     struct gram *g;
     struct gram_options options = gram_defaults();
     struct gram_source source = {.kind = GRAM_JSON_SCHEMA, .text = STR("{\"type\":\"string\"}")};
-    struct err err = {0};
-    int code = gram_compile(&source, &options, NULL, &g, &err);
-    assert(code == ERR_OK);
-    (void)code;
+    TRY(gram_compile(&source, &options, NULL, &g, err));
     struct gram_machine *m = gram_machine_create(g, v, NULL, 0);
     uint32_t n;
     const struct node node = *machine_node(m, lists_get(&m->states, machine_step(m, m->start, '"'), &n)[0]);
@@ -377,6 +372,7 @@ void gram_vocab_find_any(struct gram_vocab *v) {
     gram_machine_destroy(m);
     gram_destroy(g);
     sort_closing(v);
+    return ERR_OK;
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------------- */

@@ -170,7 +170,7 @@ static void take_bytes(struct gram_vocab *v, const struct tok *t, const int32_t 
         if (v->bytes[id].n > v->longest) v->longest = (uint32_t)v->bytes[id].n;
 }
 
-struct gram_vocab *gram_vocab_create(const struct tok *t, size_t n_tokens, const int32_t *marked, size_t n_marked) {
+struct gram_vocab *gram_vocab_create(const struct tok *t, size_t n_tokens, const int32_t *marked, size_t n_marked, struct err *err) {
     struct gram_vocab *v = mem_alloc(sizeof *v);
     v->n_tokens = n_tokens > tok_vocab_size(t) ? n_tokens : tok_vocab_size(t);
     v->n_words = (v->n_tokens + 31) / 32;
@@ -197,8 +197,9 @@ struct gram_vocab *gram_vocab_create(const struct tok *t, size_t n_tokens, const
     }
     mem_free(sorted);
     qsort(v->long_texts, v->n_long, sizeof *v->long_texts, by_chars);
-    gram_vocab_find_any(v);
-    return v;
+    if (gram_vocab_find_any(v, err) == ERR_OK) return v;
+    gram_vocab_destroy(v);
+    return NULL;
 }
 
 void gram_vocab_destroy(struct gram_vocab *v) {

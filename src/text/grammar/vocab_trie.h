@@ -68,7 +68,7 @@ struct gram_vocab {
 };
 
 /* Finds what a string of any characters takes, into v->any and v->closing. */
-void gram_vocab_find_any(struct gram_vocab *v);
+int gram_vocab_find_any(struct gram_vocab *v, struct err *err);
 /* A trie of v's tokens by some bytes of each; the entries are sorted. */
 struct vocab_entry {
     struct str bytes;
