@@ -57,8 +57,10 @@ def set_boxes(b, **values):
     b.run('document.getElementById("settings").click()')
     for name, text in values.items():
         b.run(f'document.getElementById("{name.replace("_", "-", 1)}").value = {json.dumps(text)}')
+    # the page takes them in its own handler of this event, which comes a little after the dialog is gone
+    b.run('taken = false; document.getElementById("dialog").addEventListener("close", () => { taken = true; }, {once: true})')
     b.run('document.querySelector("#dialog button[value=ok]").click()')
-    return b.wait('!document.getElementById("dialog").open && document.activeElement.id === "input"')  # the page has taken them by then
+    return b.wait("taken")
 
 
 def check_models(program, b, picture, folder):
@@ -329,7 +331,8 @@ def check_tools(program, b, picture, folder):
         fresh_page(b, s.url)
         set_boxes(b, c_tools=json.dumps(TOOLS))
         ask(b, "hello")
-        check(idle(b) and sent(b)[-1]["tools"] == TOOLS, "the tools are sent")
+        answered = b.wait('document.querySelectorAll(".assistant").length === 1') and idle(b)
+        check(answered and sent(b)[-1].get("tools") == TOOLS, f"the tools are sent: {sent(b)[-1]}")
         check(b.run('[...document.querySelectorAll("details.call")].map(n => [n.open, n.firstChild.textContent])') == [[False, "Call of weather"]], "the call is there, folded")
         check(json.loads(b.run('document.querySelector("details.call pre").textContent')) == {"city": "Bonn", "days": 2}, "with its arguments")
         look(b, "tools", picture)
