@@ -47,6 +47,14 @@ static int resolve_groups(const struct cfg *c, const struct moe_spec *m, struct 
     return ERR_OK;
 }
 
+static int resolve_passing(const struct cfg *c, struct moe_spec *m, struct err *err) {
+    struct str type = cfg_str(c, "zero_expert_type", STR("identity"));
+    TRY(cfg_int(c, "zero_expert_num", 0, 65536, 0, &m->n_passing, err));
+    if (m->n_passing == 0 || str_is(type, "identity")) return ERR_OK;
+    return err_set(err, ERR_EUNSUPPORTED, "%s: zero_expert_type is \"%.*s\"; experts without matrices are supported as \"identity\"",
+                   c->file->name, STR_ARG(type));
+}
+
 static int resolve_route(struct resolver *r, struct moe_spec *m, struct err *err) {
     static const char *const keys[] = {"num_experts_per_tok", "num_experts_per_token", "moe_top_k"};
     const struct moe_row *row = &r->family->moe;
@@ -76,7 +84,7 @@ int resolve_experts(struct resolver *r, struct err *err) {
     const struct cfg *c = &r->cfg;
     int32_t n_shared;
     TRY(n_experts_of(c, &m->n_experts, err));
-    TRY(cfg_int(c, "zero_expert_num", 0, 65536, 0, &m->n_passing, err));
+    TRY(resolve_passing(c, m, err));
     if (m->n_experts <= 1) { /* one expert is a dense layer */
         m->n_experts = 0;
         return ERR_OK;
@@ -227,7 +235,7 @@ static int bind_router(struct loader *l, int32_t layer, struct err *err) {
 int ffn_bind_experts(struct loader *l, int32_t layer, struct err *err) {
     const struct moe_spec *m = &l->spec->moe;
     TRY(bind_router(l, layer, err));
-    TRY(loader_vector(l, ROLE_EXPERT_SCALE, layer, m->n_experts, false, err));
+    TRY(loader_vector(l, ROLE_EXPERT_SCALE, layer, (int64_t)m->n_experts + m->n_passing, false, err));
     int64_t width = m->latent ? m->latent : l->spec->hidden, inner = m->inner;
     if (m->latent) {
         TRY(loader_matrix(l, ROLE_LATENT_IN, layer, width, l->spec->hidden, err));
