@@ -422,7 +422,7 @@ template <int D> static __device__ __forceinline__ void place_heads(const k_step
 #pragma unroll
     for (int e = 0; e < E; e++) to[lane + 32 * e] = x[e];
     __syncwarp();
-    if (turns && !whole) rotate_head(a, known, to);
+    if (turns && !whole) rotate_head(a, angles{known->cosines, known->sines}, to);
     if (is_q) return;
     int block = table_block(a, known, pos / K_BLOCK);
     bf16 *cached = (bf16 *)(is_k ? a.c.k : a.c.v) + (((int64_t)block * a.c.heads + kv_head) * K_BLOCK + pos % K_BLOCK) * D;

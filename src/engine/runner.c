@@ -130,7 +130,7 @@ static int open_memory(struct runner *r, struct err *err) {
     TRY(open_cache(r, err));
     TRY(batch_init(&r->batch, &r->model->spec, &r->kv,
                    &(struct batch_limits){l->rows, l->seqs, l->logits, l->context, r->model->weights.n_adapters, r->model->n_given,
-                                          r->model->is_prefix},
+                                          r->model->is_prefix, r->backend->reads_shared},
                    err));
     TRY(reserve(r, err));
     if (l->kv_share > 0) TRY(fit_cache(r, most, err));

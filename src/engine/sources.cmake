@@ -22,6 +22,7 @@ set(ENGINE_SOURCES
   src/engine/saved.c
   src/engine/schedule.c
   src/engine/sequence.c
+  src/engine/sharing.c
   src/engine/shift.c
   src/engine/speculate.c
   src/engine/stats.c

@@ -550,6 +550,17 @@ static void add_attention(struct maker *m) {
         snprintf(k.name + n, sizeof k.name - n, ", long");
         add(m, k);
     }
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) { /* rows that have blocks in common, and one that has not */
+        CASE(.build = build_attn, .f = {0.125f, i % 3 == 2 ? 5.0f : 0, i == 7 ? 0.1f : 0, 0}, .slack = 1, .has = CHECK_SHARES);
+        memcpy(k.p, shapes[i], sizeof k.p);
+        if (k.p[3] != k.p[2] || k.p[7] < 0) continue;
+        struct check_step steps[] = {{{300, 0, 0}}, {{1, 1, 0}}, {{1, 1, 1}}, {{1, 1, 1}}};
+        memcpy(k.steps, steps, sizeof steps);
+        k.n_steps = 4;
+        NAME("attn %d/%d heads of %d, shared%s%s%s", k.p[0], k.p[1], k.p[2], k.p[4] ? ", window" : "", k.p[5] ? ", chunks" : "",
+             k.p[6] ? ", sinks" : "");
+        add(m, k);
+    }
 }
 
 static void add_blocks(struct maker *m) {

@@ -81,7 +81,17 @@ void lower_pick(struct cuda *c, const struct op *op) {
 
 /* RUN_POSITIONS, LATENT_RUN: the fewest positions that are worth a block of their own, there and in kernels/latent.cu. FEW_HEADS, MANY_HEADS: query heads that a block of kernels/decode.cu takes.
  * SHORT: positions up to which the kernels with short rings are better. */
-enum { RUN_POSITIONS = 256, LATENT_RUN = 128, RUNS_MAX = 64, BLOCKS_A_SM = 8, FEW_HEADS = 8, MANY_HEADS = 16, SHORT = 256 };
+enum {
+    RUN_POSITIONS = 256,
+    LATENT_RUN = 128,
+    RUNS_MAX = 64,
+    BLOCKS_A_SM = 8,
+    SHARED_BLOCKS_A_SM = 3,
+    SHARED_BLOCKS_MIN = 4,
+    FEW_HEADS = 8,
+    MANY_HEADS = 16,
+    SHORT = 256
+};
 
 /* Kernels for tiles of prompt rows, by the width of a head; group: the most query heads of a cached head in decode steps. */
 static const struct flash_kernel {
@@ -113,9 +123,14 @@ bool attn_fast_fits(const struct cuda *c, const struct op *op) {
            op->out[0].width == d && group <= flash->group && flash_bytes(c, d) <= c->gpu->shared_max;
 }
 
+/* The most positions that a row sees for itself, rounded up as the step's graph has it. */
+static int32_t own_length(const struct cuda *c, const struct k_attn *a) {
+    return cuda_length_bucket(a->shared_of ? c->key.max_len - c->key.shared_len : c->key.max_len);
+}
+
 /* The number of runs into which a sequence's positions are cut; each run gets a block. blocks: of a row. */
 static int32_t count_runs(const struct cuda *c, const struct k_attn *a, int32_t blocks) {
-    int32_t len = cuda_length_bucket(c->key.max_len);
+    int32_t len = own_length(c, a);
     blocks *= c->n_decode;
     if (a->window > 0 && a->window < len) len = a->window;
     int32_t runs = (int32_t)ceil_div(len, RUN_POSITIONS), most = (int32_t)ceil_div(BLOCKS_A_SM * c->gpu->n_sm, blocks);
@@ -141,15 +156,42 @@ static const struct {
     {MANY_HEADS, 256, INT32_MAX, DECODE_SLOTS, DECODE_WIDE_SLOTS_SMALL, KERNEL_attn_many_256},
 };
 
+/* Where rows have blocks in common: those by kernels/prefix.cu, as many blocks of it as fill the GPU some times over. */
+static const struct {
+    int32_t width;
+    enum kernel_id kernel;
+} prefixes[] = {{64, KERNEL_attn_prefix_64}, {128, KERNEL_attn_prefix_128}};
+
+static int prefix_of(const struct cuda *c, const struct k_attn *a) {
+    if (!c->key.shared_len || a->window || a->chunk) return -1;
+    for (int i = 0; i < (int)(sizeof prefixes / sizeof *prefixes); i++)
+        if (prefixes[i].width == a->c.k_width && c->gpu->functions[prefixes[i].kernel]) return i;
+    return -1;
+}
+
+static int32_t count_shared_runs(const struct cuda *c, const struct k_attn *a, int32_t tiles) {
+    int32_t runs = cuda_length_bucket(c->key.shared_len) / K_BLOCK / SHARED_BLOCKS_MIN;
+    int32_t most = SHARED_BLOCKS_A_SM * c->gpu->n_sm / (tiles * a->c.heads); /* all of them on the GPU at once */
+    return runs < most ? runs : most > 1 ? most : 1;
+}
+
 static void emit_decode(struct cuda *c, struct k_attn *a) {
-    int d = a->c.k_width, i = 0;
+    int d = a->c.k_width, i = 0, prefix = prefix_of(c, a);
+    int32_t n_tiles = (int32_t)ceil_div((int64_t)c->n_decode * a->group, FLASH_ROWS);
     size_t used = 0;
-    while (decoders[i].group < a->group || decoders[i].width != d || decoders[i].len < cuda_length_bucket(c->key.max_len)) i++;
+    if (prefix >= 0) {
+        a->sharing = cuda_step_array(c, c->at.sharing);
+        a->shared_of = cuda_step_array(c, c->at.shared_of);
+        a->shared_splits = count_shared_runs(c, a, n_tiles);
+    }
+    while (decoders[i].group < a->group || decoders[i].width != d || decoders[i].len < own_length(c, a)) i++;
     a->splits = count_runs(c, a, a->c.heads);
     a->counters = c->counters + COUNTERS_FIRST * sizeof(uint32_t);
-    if (a->splits > 1)
-        a->partial =
-            cuda_op_scratch(c, &used, (size_t)c->n_decode * (size_t)a->q.heads * (size_t)a->splits * (size_t)(d + 2) * sizeof(float));
+    size_t parts = (size_t)(a->splits + a->shared_splits);
+    if (parts > 1)
+        a->partial = cuda_op_scratch(c, &used, (size_t)c->n_decode * (size_t)a->q.heads * parts * (size_t)(d + 2) * sizeof(float));
+    if (prefix >= 0)
+        EMIT(c, prefixes[prefix].kernel, GRID(a->shared_splits, a->c.heads, n_tiles), 128, (unsigned int)flash_shared_bytes(d), *a);
     int32_t tiles = 1 + DECODE_WARPS * (cuda_has_small_shared(c) ? decoders[i].small : decoders[i].slots);
     cuda_emit(c, decoders[i].kernel, GRID(a->splits, a->c.heads, c->n_decode), DECODE_WARPS * 32,
               (unsigned int)(tiles * DECODE_TILE * flash_row_room(d)) * 2, a, sizeof *a);

@@ -236,7 +236,7 @@ struct k_attn {
     KPTR(const int32_t) seq_of;
     KPTR(const struct k_seq) seqs;
     KPTR(const int32_t) tiles; /* of prompt rows: pairs (sequence, first row of the tile inside it) */
-    KPTR(float) partial;       /* split decode: [rows][heads][splits][v_width + 2], of a cache of 8 bits v_width + 4 */
+    KPTR(float) partial;       /* split decode: [rows][heads][shared_splits + splits][v_width + 2], of a cache of 8 bits v_width + 4 */
     KPTR(uint32_t)
     counters; /* split decode: [rows][cached heads], of a cache of 8 bits [rows][cached heads][sets], runs that are done; 0 between launches */
     float scale, softcap, pos_scale_beta;
@@ -247,6 +247,11 @@ struct k_attn {
     int32_t pos_scale_first, slopes_in_bf16;
     int32_t n_picks;
     int32_t farthest, both_ways; /* the reference rows only */
+    /* Decode rows that have blocks in common (kernels/prefix.cu). sharing: how many rows, how many positions, then the rows; shared_of: [rows] those positions, or
+     * 0 where the row has no part in it; shared_splits: runs of these positions, whose parts come first in partial. NULL: no rows have. */
+    KPTR(const int32_t) sharing;
+    KPTR(const int32_t) shared_of;
+    int32_t shared_splits;
 };
 
 /* With products for distances; the keys are rows of the step. */
@@ -534,7 +539,7 @@ struct k_step_attn {
     float scale, softcap, pos_scale_beta;
     int32_t window, chunk, pos_scale_len, pos_scale_first;
     int32_t group, splits, rows, y_dtype, has_q_norm, has_k_norm;
-    int32_t per_item, sets;        /* query heads of one cached head that a block of kernels/one.cu takes; blocks for all of them */
+    int32_t single, items; /* of kernels/one.cu: the most runs of a row whose query heads are items of their own; the most items of a row */
     int32_t qkv_maker, qkv_row;    /* of the link: the instruction that made it, words of its row */
     int32_t q_at, k_at, v_at;      /* where queries, keys and values begin in that row */
     KPTR(const uint64_t) qkv_link; /* NULL: they lie at q, k and v */
