@@ -202,6 +202,7 @@ struct spec {
     const struct family *family; /* for those who bind the weights */
     const struct stream *stream; /* NULL: the usual one */
     int32_t n_layers, hidden, vocab, context;
+    int32_t attn_inputs;    /* attention reads so many vectors of the stream's width side by side */
     int32_t embed_width;    /* of the embedding and the head; others than `hidden` have a projection behind and before them */
     int32_t first_position; /* row of the learned positions that position 0 has */
     bool no_final_norm;
