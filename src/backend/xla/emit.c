@@ -329,16 +329,7 @@ static int emit_ops(struct emit *e, struct err *err) {
     return ERR_OK;
 }
 
-/* Tables of distances that rows make themselves have no emitter. */
-static bool has_relative(const struct oplist *l) {
-    for (int32_t i = 0; i < l->n_ops; i++)
-        if (l->ops[i].kind == OP_ATTN && l->ops[i].n_in == 3) return true;
-    return false;
-}
-
 int emit_program(const struct emit_args *args, struct xla_program *out, struct err *err) {
-    if (has_relative(args->list))
-        return err_set(err, ERR_EUNSUPPORTED, "attention with products for distances does not run on xla; use --device cpu");
     struct emit e = {.a = *args, .out = out};
     *out = (struct xla_program){0};
     xla_step_layout(&args->at, args->kv, args->ropes, &e.in);
