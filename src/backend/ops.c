@@ -429,6 +429,26 @@ struct tensor op_wkv(struct oplist *l, struct tensor k, struct tensor v, const s
     return output(l, op, DT_F32, shape_of(k));
 }
 
+struct tensor op_exchange(struct oplist *l, const struct tensor in[6], const struct exchange_args *a) {
+    for (int32_t i = 1; i < 6; i++) FITS_HEADS("an exchange's input", in[i], in[0].heads, in[0].width);
+    struct op *op = append(l, OP_EXCHANGE, 6, in);
+    if (!op) return (struct tensor){0};
+    op->arg.exchange = *a;
+    return output(l, op, DT_F32, shape_of(in[0]));
+}
+
+struct tensor op_mlstm(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, struct tensor i, struct tensor f,
+                       const struct mlstm_args *a) {
+    FITS_HEADS("a gated memory's keys", k, q.heads, q.width);
+    FITS("heads of a gated memory's values", v.heads, q.heads);
+    FITS_HEADS("a gated memory's input gate", i, 1, q.heads);
+    FITS_HEADS("a gated memory's forget gate", f, 1, q.heads);
+    struct op *op = append(l, OP_MLSTM, 5, (struct tensor[]){q, k, v, i, f});
+    if (!op) return (struct tensor){0};
+    op->arg.mlstm = *a;
+    return output(l, op, DT_F32, shape_of(v));
+}
+
 struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b) {
     FITS("rows of a concatenated tensor", b.rows, a.rows);
     if (a.heads != b.heads && b.heads != 1) return fail(l, "heads of a concatenated tensor", b.heads, a.heads);

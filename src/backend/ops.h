@@ -5,7 +5,7 @@
  *
  * (1) The same step key must yield the same list: forward branches on the spec and on shapes, never on tensor contents.
  * (2) Values are single-assignment. The KV cache and the recurrent state change only by KV_WRITE, CONV, DELTA, SSD,
- *     SCAN, LIGHTNING, LRU and WKV.
+ *     SCAN, LIGHTNING, LRU, WKV, EXCHANGE and MLSTM.
  * (3) Constructors return no error. The list remembers the first (a shape that does not fit is our own mistake, but the
  *     message reaches the user as one line), and every later call does nothing.
  */
@@ -250,6 +250,20 @@ struct wkv_args {
     int32_t state;
 };
 
+/* Per head, all of one width: S' = S * e^(rate * sigmoid(w)), row by row of S; S' += k (x) v - (at * share) (x) (at S); y = r S'. S [heads, width, width], keys by
+ * values. */
+struct exchange_args {
+    float rate;
+    int32_t state;
+};
+
+/* Per head, with the gates i and f: m' = max(log sigmoid(f) + m, i); S = S * e^(log sigmoid(f) + m - m') + e^(i - m') k (x) (v, 1);
+ * y = scale * q S over max(|its last column|, e^-m') + eps. State [heads, k_width, v_width + 1], then m [heads]. */
+struct mlstm_args {
+    float scale, eps;
+    int32_t state;
+};
+
 struct none_args {
     int32_t unused;
 };
@@ -288,6 +302,8 @@ struct op {
         struct lightning_args lightning;
         struct lru_args lru;
         struct wkv_args wkv;
+        struct exchange_args exchange;
+        struct mlstm_args mlstm;
         struct none_args none;
     } arg;
 };
@@ -370,6 +386,11 @@ struct tensor op_lightning(struct oplist *l, struct tensor q, struct tensor k, s
 struct tensor op_lru(struct oplist *l, struct tensor x, struct tensor i, struct tensor r, const struct lru_args *a);
 /* k and v [rows, 1, channels]. */
 struct tensor op_wkv(struct oplist *l, struct tensor k, struct tensor v, const struct wkv_args *a);
+/* in: r, w, k, v, at, share. */
+struct tensor op_exchange(struct oplist *l, const struct tensor in[6], const struct exchange_args *a);
+/* The gates are [rows, 1, heads]. */
+struct tensor op_mlstm(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, struct tensor i, struct tensor f,
+                       const struct mlstm_args *a);
 struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b);
 struct tensor op_rows(struct oplist *l, struct tensor x);
 struct tensor op_argmax(struct oplist *l, struct tensor x);

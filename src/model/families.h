@@ -150,7 +150,7 @@ static inline int32_t attn_inputs(const struct family *f) {
 }
 
 extern const struct stream lightning_stream, hybrid_stream, per_layer_stream, altup_stream, shared_stream, shortcut_stream, wkv_stream,
-    hyper_stream;
+    exchange_stream, hyper_stream;
 
 extern const struct family family_table[];
 extern const int32_t family_count;

@@ -25,6 +25,8 @@ enum mixer_kind {
     MIX_LRU,
     MIX_SHARED,
     MIX_WKV,
+    MIX_EXCHANGE,
+    MIX_MLSTM,
     MIX_NONE,
     N_MIXERS
 };
@@ -178,7 +180,8 @@ struct recur_spec {
     float dt_min, dt_max;
     float beta_scale, decay_bound; /* delta: struct delta_args */
     bool decays_by_channel;        /* delta: of the keys, else by head; its result is gated by a sigmoid */
-    float out_eps;                 /* of the norm of the result */
+    float out_eps;                 /* of the norm of the result; of a gated memory, of its divisor */
+    float gate_cap;                /* soft cap of a gated memory's gates */
     bool bare_norms;               /* a scan: time steps, B and C are normed without weights */
     float bare_eps;                /* and by this eps */
     bool has_norm;                 /* of the result, with its gate before or after; by group or as a whole */

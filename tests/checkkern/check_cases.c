@@ -249,6 +249,25 @@ static struct tensor build_wkv(struct check *c, struct oplist *l, const struct c
                   &(struct wkv_args){.rate = check_vector(c, n, 4, 0.5f, 0.6f), .first = check_vector(c, n, 5, 1, 0), .state = 4});
 }
 
+static struct tensor build_exchange(struct check *c, struct oplist *l, const struct check_case *w) {
+    struct tensor in[6];
+    for (int32_t i = 0; i < 6; i++) in[i] = tensor_split_heads(check_input(c, l, 3 * w->p[0], i + 1), 3);
+    in[4] =
+        op_norm(l, in[4], &(struct norm_args){.kind = NORM_RMS, .eps = 1e-6f}); /* of length 1, as models have it: else the memory grows */
+    in[4] = op_act(l, in[4], &(struct act_args){.kind = ACT_NONE, .scale = 1.0f / sqrtf((float)w->p[0])});
+    in[5] = op_act(l, in[5], &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f});
+    return op_exchange(l, in, &(struct exchange_args){.rate = -0.6f, .state = 4});
+}
+
+static struct tensor build_mlstm(struct check *c, struct oplist *l, const struct check_case *w) {
+    int32_t k_width = w->p[0], v_width = w->p[1];
+    struct tensor q = tensor_split_heads(check_input(c, l, 3 * k_width, 1), 3),
+                  k = tensor_split_heads(check_input(c, l, 3 * k_width, 2), 3),
+                  v = tensor_split_heads(check_input(c, l, 3 * v_width, 3), 3);
+    return op_mlstm(l, q, k, v, check_input(c, l, 3, 4), check_input(c, l, 3, 5),
+                    &(struct mlstm_args){.scale = 0.25f, .eps = 1e-6f, .state = 4});
+}
+
 static struct tensor build_lightning(struct check *c, struct oplist *l, const struct check_case *w) {
     int32_t width = w->p[0];
     struct tensor q = tensor_split_heads(check_input(c, l, 3 * width, 1), 3), k = tensor_split_heads(check_input(c, l, 3 * width, 2), 3),
@@ -622,6 +641,12 @@ static void add_mixers(struct maker *m) {
         add_stateful(m, k);
         k = (struct check_case){.build = build_wkv, .p = {i ? 300 : 20}};
         NAME("wkv %d", k.p[0]);
+        add_stateful(m, k);
+        k = (struct check_case){.build = build_exchange, .p = {i ? 64 : 20}};
+        NAME("exchange %d", k.p[0]);
+        add_stateful(m, k);
+        k = (struct check_case){.build = build_mlstm, .p = {i ? 40 : 8, i ? 80 : 20}};
+        NAME("mlstm %d x %d", k.p[0], k.p[1]);
         add_stateful(m, k);
         k = (struct check_case){.build = build_passing, .in = 64, .p = {40, 12}, .exact_ints = i == 0};
         NAME("passing, %s", i ? "weights" : "ids");

@@ -49,6 +49,7 @@ static void put_mixers(struct sb *out, const struct spec *x) {
     INT(recur.heads), INT(recur.width), INT(recur.k_heads), INT(recur.k_width), INT(recur.inner), INT(recur.groups);
     INT(recur.state_width), INT(recur.dt_rank), INT(recur.taps), INT(recur.has_norm), INT(recur.norm_gate), INT(recur.norm_groups);
     NUM(recur.dt_min), NUM(recur.dt_max), NUM(recur.bare_eps), NUM(recur.beta_scale), NUM(recur.decay_bound);
+    NUM(recur.gate_cap), NUM(recur.out_eps);
     const struct add_args *sums[] = {&x->recur.full_sum, &x->recur.linear_sum, &x->recur.ffn_sum};
     for (int i = 0; i < 3; i++) sb_fmt(out, " %.9g %.9g", (double)sums[i]->a_scale, (double)sums[i]->b_scale);
     NUM(hybrid.attn_in), NUM(hybrid.attn_out), NUM(hybrid.ssm_in), NUM(hybrid.ssm_out), NUM(hybrid.ffn[0]), NUM(hybrid.ffn[1]);

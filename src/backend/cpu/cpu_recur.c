@@ -6,7 +6,7 @@
  *     does not depend on the threads.
  * (3) State is f32 and lies in the sequence's slot, innermost dimension last: conv [taps - 1, channels], oldest first;
  *     delta [v_heads, k_width, v_width]; ssd [heads, head_width, state_width]; scan [channels, state_width]; lightning
- *     [heads, width, width], keys by values; lru [channels]; wkv [3, channels].
+ *     [heads, width, width], keys by values; lru [channels]; wkv [3, channels]; exchange and mlstm as ops.h says.
  */
 #include "backend/cpu/cpu.h"
 
@@ -283,4 +283,57 @@ static void wkv_channels(const struct recur_job *job, const struct step_seq *seq
 
 void cpu_run_wkv(struct cpu *c, const struct op *op, const struct step *step) {
     run_items((struct recur_job){c, op, step, wkv_channels, op->in[0].width, 64});
+}
+
+/* ---- memories by head --------------------------------------------------------------------------------------------- */
+
+static void exchange_head(const struct recur_job *job, const struct step_seq *seq, int64_t head, int64_t last, float *held) {
+    (void)last;
+    const struct exchange_args *a = &job->op->arg.exchange;
+    int64_t n = job->op->in[0].width;
+    float *state = state_at(job, a->state, seq, head * n * n, n * n);
+    for (int64_t row = seq->row; row < seq->row + seq->n_rows; row++) {
+        const float *r = head_row(job, 0, row, head), *w = head_row(job, 1, row, head), *k = head_row(job, 2, row, head);
+        const float *v = head_row(job, 3, row, head), *at = head_row(job, 4, row, head), *share = head_row(job, 5, row, head);
+        float *y = out_row(job, row, head);
+        memset(held, 0, (size_t)n * sizeof *held);
+        memset(y, 0, (size_t)n * sizeof *y);
+        for (int64_t i = 0; i < n; i++) job->c->kern.axpy(held, state + i * n, at[i], n);
+        for (int64_t i = 0; i < n; i++) {
+            float *s = state + i * n, keep = m_expf(a->rate * sigmoid(w[i])), taken = at[i] * share[i];
+            for (int64_t j = 0; j < n; j++) s[j] = s[j] * keep + k[i] * v[j] - taken * held[j];
+            job->c->kern.axpy(y, s, r[i], n);
+        }
+    }
+}
+
+void cpu_run_exchange(struct cpu *c, const struct op *op, const struct step *step) {
+    run_items((struct recur_job){c, op, step, exchange_head, op->in[0].heads, 1});
+}
+
+static void mlstm_head(const struct recur_job *job, const struct step_seq *seq, int64_t head, int64_t last, float *scratch) {
+    (void)last, (void)scratch;
+    const struct mlstm_args *a = &job->op->arg.mlstm;
+    int64_t k_width = job->op->in[0].width, v_width = job->op->in[2].width, columns = v_width + 1, n = k_width * columns;
+    float *state = state_at(job, a->state, seq, head * n, n), *most = state_at(job, a->state, seq, job->op->in[0].heads * n + head, 1);
+    for (int64_t row = seq->row; row < seq->row + seq->n_rows; row++) {
+        const float *q = head_row(job, 0, row, head), *k = head_row(job, 1, row, head), *v = head_row(job, 2, row, head);
+        float *y = out_row(job, row, head), in = element(job, 3, row, head), kept = *most - softplus(job, -element(job, 4, row, head));
+        float top = kept > in ? kept : in, keep = m_expf(kept - top), fresh = m_expf(in - top), below = 0;
+        memset(y, 0, (size_t)v_width * sizeof *y);
+        for (int64_t i = 0; i < k_width; i++) {
+            float *s = state + i * columns, gain = fresh * k[i], query = a->scale * q[i];
+            for (int64_t j = 0; j < v_width; j++) s[j] = s[j] * keep + gain * v[j];
+            s[v_width] = s[v_width] * keep + gain;
+            job->c->kern.axpy(y, s, query, v_width);
+            below += query * s[v_width];
+        }
+        below = fmaxf(fabsf(below), m_expf(-top));
+        for (int64_t j = 0; j < v_width; j++) y[j] /= below + a->eps;
+        *most = top;
+    }
+}
+
+void cpu_run_mlstm(struct cpu *c, const struct op *op, const struct step *step) {
+    run_items((struct recur_job){c, op, step, mlstm_head, op->in[0].heads, 1});
 }

@@ -46,6 +46,14 @@ static bool lightning_fits(const struct cuda *c, const struct op *op) {
     return (op->arg.lightning.width * 34 + 160) * (int32_t)sizeof(float) <= c->gpu->shared_max;
 }
 
+static bool exchange_fits(const struct cuda *c, const struct op *op) {
+    return (op->in[0].width * 37 + 160) * (int32_t)sizeof(float) <= c->gpu->shared_max;
+}
+
+static bool mlstm_fits(const struct cuda *c, const struct op *op) {
+    return (op->in[0].width * 2 + 160) * (int32_t)sizeof(float) <= c->gpu->shared_max;
+}
+
 static bool ssd_fits(const struct cuda *c, const struct op *op) {
     (void)c;
     return op->arg.ssd.state_width <= 256;
@@ -98,6 +106,8 @@ const struct select_row cuda_select_rows[] = {
     {OP_LIGHTNING, "lightning", lightning_fits, lower_lightning, false},
     {OP_LRU, "lru", always, lower_lru, false},
     {OP_WKV, "wkv", always, lower_wkv, false},
+    {OP_EXCHANGE, "exchange", exchange_fits, lower_exchange, false},
+    {OP_MLSTM, "mlstm", mlstm_fits, lower_mlstm, true},
     {OP_CONCAT, "concat", always, lower_concat, false},
     {OP_ROWS, "rows", always, lower_rows, false},
     {OP_ARGMAX, "argmax", always, lower_argmax, false},

@@ -230,6 +230,10 @@ static void put_args(struct sb *out, const struct op *op) {
         put_weight(out, "rate", op->arg.wkv.rate);
         put_weight(out, "first", op->arg.wkv.first);
         break;
+    case OP_EXCHANGE: sb_fmt(out, " state=%d rate=%g", op->arg.exchange.state, (double)op->arg.exchange.rate); break;
+    case OP_MLSTM:
+        sb_fmt(out, " state=%d scale=%g eps=%g", op->arg.mlstm.state, (double)op->arg.mlstm.scale, (double)op->arg.mlstm.eps);
+        break;
     case OP_LRU:
         sb_fmt(out, " state=%d", op->arg.lru.state);
         put_weight(out, "rate", op->arg.lru.rate);

@@ -408,6 +408,41 @@ void lower_wkv(struct cuda *c, const struct op *op) {
     EMIT(c, KERNEL_wkv, GRID(ceil_div(a.k.width, 128), c->key.n_seqs, 1), 128, 0, a);
 }
 
+void lower_exchange(struct cuda *c, const struct op *op) {
+    struct k_exchange a = {
+        .s = state_args(c, op->arg.exchange.state),
+        .r = cuda_view(c, op->in[0]),
+        .w = cuda_view(c, op->in[1]),
+        .k = cuda_view(c, op->in[2]),
+        .v = cuda_view(c, op->in[3]),
+        .at = cuda_view(c, op->in[4]),
+        .share = cuda_view(c, op->in[5]),
+        .y = cuda_view(c, op->out[0]),
+        .width = op->in[0].width,
+        .rate = op->arg.exchange.rate,
+    };
+    EMIT(c, KERNEL_exchange, GRID(ceil_div(a.width, 32), op->in[0].heads, c->key.n_seqs), 128,
+         (unsigned int)(a.width * 37 + 160) * sizeof(float), a);
+}
+
+void lower_mlstm(struct cuda *c, const struct op *op) {
+    struct k_mlstm a = {
+        .s = state_args(c, op->arg.mlstm.state),
+        .q = cuda_view(c, op->in[0]),
+        .k = cuda_view(c, op->in[1]),
+        .v = cuda_view(c, op->in[2]),
+        .i = cuda_view(c, op->in[3]),
+        .f = cuda_view(c, op->in[4]),
+        .y = cuda_view(c, op->out[0]),
+        .heads = op->in[0].heads,
+        .k_width = op->in[0].width,
+        .v_width = op->in[2].width,
+        .scale = op->arg.mlstm.scale,
+        .eps = op->arg.mlstm.eps,
+    };
+    EMIT(c, KERNEL_mlstm, GRID(a.heads, c->key.n_seqs, 1), 256, (unsigned int)(a.k_width * 2 + 160) * sizeof(float), a);
+}
+
 void lower_lightning(struct cuda *c, const struct op *op) {
     const struct lightning_args *t = &op->arg.lightning;
     struct k_lightning a = {

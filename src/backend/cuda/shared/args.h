@@ -458,6 +458,21 @@ struct k_wkv {
     KPTR(const float) first;
 };
 
+struct k_exchange {
+    struct k_state s;
+    struct k_view r, w, k, v, at, share, y;
+    int32_t width;
+    float rate;
+};
+
+struct k_mlstm {
+    struct k_state s;
+    struct k_view q, k, v, i, f, y;
+    int32_t heads, k_width, v_width;
+    float scale, eps;
+    int32_t pad;
+};
+
 struct k_lightning {
     struct k_state s;
     struct k_view q, k, v, y;
