@@ -298,3 +298,33 @@ extern "C" __global__ void mlstm(KARGS(k_mlstm) a) {
     __syncthreads();
     if (threadIdx.x == 0) *most = top;
 }
+
+// ---- weighed sums of windows: a thread owns a channel of a row; the state is renewed by conv_keep ----
+
+static __device__ __forceinline__ float compress_input(const k_compress &a, const k_seq &seq, const float *state, int taps, int i, int back, int ch) {
+    if (i - back >= 0) return view_load(a.x, seq.row + i - back, 0, ch);
+    return state[(int64_t)(taps - 1 + i - back) * a.x.width + ch];
+}
+
+// Grid (width / 128, rows), 128 threads.
+extern "C" __global__ void compress(KARGS(k_compress) a) {
+    int ch = blockIdx.x * 128 + threadIdx.x, series = a.overlaps ? 2 : 1, taps = series * a.every, channels = series * a.width;
+    int64_t r = blockIdx.y;
+    if (ch >= a.width) return;
+    k_seq seq = a.s.seqs[a.s.seq_of[r]];
+    const float *state = slot_of(a.s, seq);
+    int i = (int)(r - seq.row), pos = a.pos[r];
+    float most = -INFINITY, sum = 0, above = 0;
+    if ((pos + 1) % a.every == 0) {
+        for (int t = max(taps - 1 - pos, 0); t < taps; t++) {
+            int at = t / a.every * a.width + ch;
+            float score = compress_input(a, seq, state, taps, i, taps - 1 - t, channels + at) + a.bias[t % a.every * channels + at];
+            float top = fmaxf(most, score), keep = expf(most - top), fresh = expf(score - top);
+            sum = sum * keep + fresh;
+            above = above * keep + fresh * compress_input(a, seq, state, taps, i, taps - 1 - t, at);
+            most = top;
+        }
+        above /= sum;
+    }
+    view_store(a.y, r, 0, ch, above);
+}

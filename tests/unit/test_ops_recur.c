@@ -361,6 +361,32 @@ static void mlstm_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y
         for (int32_t head = 0; head < X_HEADS; head++) mlstm_row(x, r, head, y[r] + head * X_V);
 }
 
+/* ---- weighed sums of windows --------------------------------------------------------------------------------------- */
+
+enum { P_WIDTH = 12, P_EVERY = 3, P_CHANNELS = 2 * P_WIDTH };
+
+static struct tensor compress_emit(struct ops_bench *b, struct oplist *l, struct tensor x) {
+    return op_compress(l, x,
+                       &(struct compress_args){
+                           .bias = vector_of(b, 81, P_EVERY * P_CHANNELS), .every = P_EVERY, .width = P_WIDTH, .state = 1, .overlaps = 1});
+}
+
+/* Window by window: the first series of the one before, the second of its own. */
+static void compress_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y)[OUT_MAX]) {
+    for (int32_t r = 0; r < n_rows; r++)
+        for (int32_t c = 0; c < P_WIDTH; c++) {
+            double above = 0, below = 0;
+            for (int32_t series = 0; series < 2 && (r + 1) % P_EVERY == 0; series++)
+                for (int32_t i = 0; i < P_EVERY; i++) {
+                    int32_t from = r + 1 - (2 - series) * P_EVERY + i, at = series * P_WIDTH + c;
+                    if (from < 0) continue;
+                    double weight = exp((double)x[from][P_CHANNELS + at] + (double)bench_value(81, i * P_CHANNELS + at));
+                    above += weight * (double)x[from][at], below += weight;
+                }
+            y[r][c] = below > 0 ? above / below : 0;
+        }
+}
+
 static const struct recur_case cases[] = {
     {"conv", CONV_CHANNELS, CONV_CHANNELS, (CONV_TAPS - 1) * CONV_CHANNELS, conv_emit, conv_expect},
     {"delta", D_IN, D_V, V_HEADS *K_WIDTH *V_WIDTH, delta_emit, delta_expect},
@@ -370,6 +396,7 @@ static const struct recur_case cases[] = {
     {"wkv", 2 * W_CHANNELS, W_CHANNELS, 3 * W_CHANNELS, wkv_emit, wkv_expect},
     {"exchange", 6 * E_ALL, E_ALL, E_ALL *E_WIDTH, exchange_emit, exchange_expect},
     {"mlstm", X_IN, X_VS, X_KS *(X_V + 1) + X_HEADS, mlstm_emit, mlstm_expect},
+    {"compress", 2 * P_CHANNELS, P_WIDTH, (2 * P_EVERY - 1) * 2 * P_CHANNELS, compress_emit, compress_expect},
     {"lru", 3 * G_CHANNELS, G_CHANNELS, G_CHANNELS, lru_emit, lru_expect},
     {"lightning", 3 * L_ALL, L_ALL, L_HEADS *L_WIDTH *L_WIDTH, lightning_emit, lightning_expect},
 };

@@ -6,7 +6,7 @@
  *     does not depend on the threads.
  * (3) State is f32 and lies in the sequence's slot, innermost dimension last: conv [taps - 1, channels], oldest first;
  *     delta [v_heads, k_width, v_width]; ssd [heads, head_width, state_width]; scan [channels, state_width]; lightning
- *     [heads, width, width], keys by values; lru [channels]; wkv [3, channels]; exchange and mlstm as ops.h says.
+ *     [heads, width, width], keys by values; lru [channels]; wkv [3, channels]; exchange, mlstm and compress as ops.h says.
  */
 #include "backend/cpu/cpu.h"
 
@@ -64,16 +64,16 @@ static float softplus(const struct recur_job *job, float x) {
 /* ---- convolution -------------------------------------------------------------------------------------------------- */
 
 /* Input of the position `back` rows before row i of the sequence: a row of this step, or of the state. */
-static const float *conv_source(const struct recur_job *job, const struct step_seq *seq, const float *state, int64_t i, int64_t back) {
-    const struct conv_args *a = &job->op->arg.conv;
+static const float *conv_source(const struct recur_job *job, const struct step_seq *seq, const float *state, int64_t taps, int64_t i,
+                                int64_t back) {
     if (i - back >= 0) return cpu_row(job->c, job->op->in[0], seq->row + i - back);
-    return state + (a->taps - 1 + i - back) * tensor_row_size(job->op->in[0]);
+    return state + (taps - 1 + i - back) * tensor_row_size(job->op->in[0]);
 }
 
-static void conv_keep(const struct recur_job *job, const struct step_seq *seq, float *state, int64_t first, int64_t last) {
-    int64_t kept = job->op->arg.conv.taps - 1, channels = tensor_row_size(job->op->in[0]);
+static void conv_keep(const struct recur_job *job, const struct step_seq *seq, float *state, int64_t taps, int64_t first, int64_t last) {
+    int64_t kept = taps - 1, channels = tensor_row_size(job->op->in[0]);
     for (int64_t t = 0; t < kept; t++) { /* ascending: a row moves down before it is overwritten */
-        const float *from = conv_source(job, seq, state, seq->n_rows - 1, kept - 1 - t);
+        const float *from = conv_source(job, seq, state, taps, seq->n_rows - 1, kept - 1 - t);
         memmove(state + t * channels + first, from + first, (size_t)(last - first) * sizeof *state);
     }
 }
@@ -90,12 +90,12 @@ static void conv_channels(const struct recur_job *job, const struct step_seq *se
         float *y = out_row(job, seq->row + i, 0);
         for (int64_t ch = first; ch < last; ch++) y[ch] = bias ? bias[ch] : 0;
         for (int64_t t = 0; t < a->taps; t++) {
-            const float *x = conv_source(job, seq, state, i, a->taps - 1 - t);
+            const float *x = conv_source(job, seq, state, a->taps, i, a->taps - 1 - t);
             for (int64_t ch = first; ch < last; ch++) y[ch] += x[ch] * w[ch * a->taps + t];
         }
         job->c->kern.act(y + first, last - first, &(struct act_args){.kind = a->act});
     }
-    conv_keep(job, seq, state, first, last);
+    conv_keep(job, seq, state, a->taps, first, last);
 }
 
 void cpu_run_conv(struct cpu *c, const struct op *op, const struct step *step) {
@@ -336,4 +336,46 @@ static void mlstm_head(const struct recur_job *job, const struct step_seq *seq, 
 
 void cpu_run_mlstm(struct cpu *c, const struct op *op, const struct step *step) {
     run_items((struct recur_job){c, op, step, mlstm_head, op->in[0].heads, 1});
+}
+
+/* ---- weighed sums of windows --------------------------------------------------------------------------------------- */
+
+/* Channels [first, last) of the sum at row i of the sequence, which ends a window. */
+static void compress_row(const struct recur_job *job, const struct step_seq *seq, const float *state, int64_t i, int64_t first,
+                         int64_t last) {
+    const struct compress_args *a = &job->op->arg.compress;
+    int64_t series = a->overlaps ? 2 : 1, taps = series * a->every, channels = series * a->width, pos = seq->pos + i;
+    float *y = out_row(job, seq->row + i, 0);
+    for (int64_t c = first; c < last; c++) {
+        float most = -INFINITY, sum = 0, above = 0;
+        for (int pass = 0; pass < 2; pass++)
+            for (int64_t t = pos < taps - 1 ? taps - 1 - pos : 0; t < taps; t++) {
+                const float *x = conv_source(job, seq, state, taps, i, taps - 1 - t);
+                int64_t at = t / a->every * a->width + c;
+                float score = x[channels + at] + cpu_vec(a->bias)[t % a->every * channels + at];
+                if (pass == 0) {
+                    most = score > most ? score : most;
+                    continue;
+                }
+                float weight = m_expf(score - most);
+                sum += weight, above += weight * x[at];
+            }
+        y[c] = above / sum;
+    }
+}
+
+static void compress_channels(const struct recur_job *job, const struct step_seq *seq, int64_t first, int64_t last, float *scratch) {
+    (void)scratch;
+    const struct compress_args *a = &job->op->arg.compress;
+    int64_t series = a->overlaps ? 2 : 1, taps = series * a->every, all = tensor_row_size(job->op->in[0]);
+    float *state = cpu_state(job->c, a->state, seq->slot);
+    for (int64_t i = 0; i < seq->n_rows; i++) {
+        if ((seq->pos + i + 1) % a->every == 0) compress_row(job, seq, state, i, first, last);
+        else memset(out_row(job, seq->row + i, 0) + first, 0, (size_t)(last - first) * sizeof(float));
+    }
+    for (int64_t at = 0; at < all; at += a->width) conv_keep(job, seq, state, taps, at + first, at + last);
+}
+
+void cpu_run_compress(struct cpu *c, const struct op *op, const struct step *step) {
+    run_items((struct recur_job){c, op, step, compress_channels, op->arg.compress.width, 32});
 }

@@ -27,6 +27,9 @@ static emit_fn *const emitters[N_OP_KINDS] = {
     [OP_WKV] = emit_wkv,
     [OP_EXCHANGE] = emit_exchange,
     [OP_MLSTM] = emit_mlstm,
+    [OP_COMPRESS] = emit_compress,
+    [OP_ATTN_MORE] = emit_attn_more,
+    [OP_BLEND] = emit_blend,
     [OP_PASSING] = emit_passing,
     [OP_CONCAT] = emit_concat,
     [OP_ROWS] = emit_rows,
@@ -36,7 +39,8 @@ static emit_fn *const emitters[N_OP_KINDS] = {
 /* ---- the step block ----------------------------------------------------------------------------------------------- */
 
 static bool same_rope(const struct rope_args *a, const struct rope_args *b) {
-    return a->inv_freq == b->inv_freq && a->table == b->table && a->n_rotated == b->n_rotated && a->magnitude == b->magnitude;
+    return a->inv_freq == b->inv_freq && a->table == b->table && a->n_rotated == b->n_rotated && a->magnitude == b->magnitude &&
+           a->shift == b->shift;
 }
 
 int32_t xla_rope_index(const struct xla_ropes *ropes, const struct rope_args *a) {

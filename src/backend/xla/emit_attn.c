@@ -172,6 +172,13 @@ static struct hlo_val values_of(struct emit *e, const struct attn_args *a, struc
     return hlo_select(h, written, v, hlo_like(h, v, 0));
 }
 
+/* Whether a position [..., context] is the last of every so many. */
+static struct hlo_val ends_window(struct emit *e, int32_t every, struct hlo_shape shape) {
+    struct hlo *h = &e->h;
+    struct hlo_val where = hlo_with(h, "add", hlo_iota(h, HLO_I32, shape, shape.rank - 1), 1);
+    return hlo_compare_with(h, "EQ", hlo_binary(h, "remainder", where, hlo_like(h, where, every)), 0);
+}
+
 /* Which positions were picked, [seqs, rows, context]: a mask stands for the list that the other backends make. */
 void emit_pick(struct emit *e, const struct op *op) {
     const struct pick_args *a = &op->arg.pick;
@@ -187,6 +194,7 @@ void emit_pick(struct emit *e, const struct op *op) {
     scores = hlo_binary(h, "maximum", scores, hlo_like(h, scores, 0));
     struct hlo_val weights = hlo_reshape(h, emit_flat(e, op->in[1]), HLO_SHAPE(at->seqs, at->rows, heads));
     scores = hlo_reduce(h, "add", hlo_mul(h, scores, hlo_spread(h, weights, scores.shape, 0)), 2, 0);
+    if (a->every > 0) seen = hlo_binary(h, "and", seen, ends_window(e, a->every, seen.shape));
     scores = hlo_select(h, seen, scores, hlo_like(h, scores, -INFINITY));
     struct hlo_val bar = hlo_slice(h, hlo_sort_down(h, scores, 2), 2, k - 1, k);
     bar = hlo_spread(h, hlo_reshape(h, bar, HLO_SHAPE(at->seqs, at->rows)), scores.shape, 0);
@@ -216,6 +224,42 @@ void emit_attn(struct emit *e, const struct op *op) {
     weights = hlo_convert(h, weights, keys.type);
     struct hlo_val y = hlo_dot(
         h, weights, values_of(e, a, keys),
+        &(struct hlo_dot){.n_batch = 2, .batch_a = {0, 1}, .batch_b = {0, 2}, .n_contract = 1, .contract_a = {4}, .contract_b = {1}});
+    y = hlo_div(h, y, hlo_spread(h, sum, y.shape, 0));
+    emit_set(e, op, 0, hlo_transpose(h, y, (const int32_t[]){0, 2, 1, 3, 4}));
+}
+
+/* Keys of a class of one head, which are the values too, [seqs, context, width]; zero where nothing was written. */
+static struct hlo_val keys_of(struct emit *e, struct kv_ref kv) {
+    const struct kv_class *c = &e->a.kv->classes[kv.kv_class];
+    struct hlo *h = &e->h;
+    struct hlo_val keys = gather_blocks(e, kv, e->k[kv.kv_class][kv.index], c->k_width);
+    keys = hlo_reshape(h, keys, HLO_SHAPE(hlo_dim(keys, 0), hlo_dim(keys, 1), c->k_width));
+    struct hlo_val lens = emit_step_part(e, e->in.lens, HLO_SHAPE(e->a.at.seqs), HLO_I32), where = hlo_iota(h, HLO_I32, keys.shape, 1);
+    struct hlo_val written = hlo_compare(h, "LT", where, hlo_spread(h, lens, keys.shape, 0));
+    return hlo_select(h, written, keys, hlo_like(h, keys, 0));
+}
+
+/* A window of one cache and entries of the other are one row of keys. */
+void emit_attn_more(struct emit *e, const struct op *op) {
+    const struct attn_args *a = &op->arg.attn;
+    struct hlo *h = &e->h;
+    const struct xla_shape *at = &e->a.at;
+    int64_t heads = op->in[0].heads, width = op->in[0].width;
+    struct hlo_val pos = emit_step_part(e, e->in.pos, HLO_SHAPE(at->seqs, at->rows), HLO_I32);
+    struct hlo_val seen = visible(e, a, pos), more = visible(e, &(struct attn_args){0}, pos);
+    more = hlo_binary(h, "and", more, ends_window(e, a->every, more.shape));
+    if (op->n_in == 2) more = hlo_binary(h, "and", more, e->values[op->in[1].id - 1]);
+    seen = hlo_concat(h, seen, more, 2);
+    struct hlo_val own = keys_of(e, a->kv), keys = hlo_concat(h, own, keys_of(e, a->more), 1);
+    struct hlo_val q = hlo_reshape(h, hlo_convert(h, emit_view(e, op->in[0]), keys.type), HLO_SHAPE(at->seqs, at->rows, 1, heads, width));
+    keys = hlo_reshape(h, keys, HLO_SHAPE(at->seqs, 2 * (int64_t)at->context, 1, width));
+    struct hlo_val scores = hlo_dot(
+        h, q, keys,
+        &(struct hlo_dot){.n_batch = 2, .batch_a = {0, 2}, .batch_b = {0, 2}, .n_contract = 1, .contract_a = {4}, .contract_b = {3}});
+    struct hlo_val sum, weights = weigh(e, a, hlo_with(h, "multiply", scores, (double)a->scale), seen, &sum);
+    struct hlo_val y = hlo_dot(
+        h, hlo_convert(h, weights, keys.type), keys,
         &(struct hlo_dot){.n_batch = 2, .batch_a = {0, 1}, .batch_b = {0, 2}, .n_contract = 1, .contract_a = {4}, .contract_b = {1}});
     y = hlo_div(h, y, hlo_spread(h, sum, y.shape, 0));
     emit_set(e, op, 0, hlo_transpose(h, y, (const int32_t[]){0, 2, 1, 3, 4}));

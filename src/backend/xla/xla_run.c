@@ -43,7 +43,7 @@ static void fill_angles(struct xla *x, const struct xla_executable *e, const str
                                     ? ((const struct xla_weight *)a->inv_freq->packed)->host
                                     : p->step->rope + ((int64_t)(p->seq + s) * p->step->n_rope_tables + a->table) * p->step->rope_width;
         for (int32_t r = 0; r < p->n_rows; r++, out += a->n_rotated) {
-            float pos = (float)p->step->pos[seq->row + p->skip + r];
+            float pos = (float)(p->step->pos[seq->row + p->skip + r] + a->shift);
             for (int32_t i = 0; i < half; i++) {
                 double sine, cosine;
                 m_sincos((double)(pos * inv_freq[i]), &sine, &cosine);
