@@ -686,7 +686,7 @@ static void add_mixers(struct maker *m) {
         k = (struct check_case){.build = build_compress, .p = {i ? 130 : 20, i ? 4 : 3, 0, i}};
         NAME("compress %d%s", k.p[0], i ? ", overlapping" : "");
         add_stateful(m, k);
-        k = (struct check_case){.build = build_more, .p = {3, 1, i ? 512 : 80, 0, i ? 40 : 3, i ? 4 : 3, i ? 5 : 0}, .slack = 1};
+        k = (struct check_case){.build = build_more, .p = {3, 1, i ? 256 : 80, 0, i ? 40 : 3, i ? 4 : 3, i ? 5 : 0}, .slack = 1};
         NAME("attn_more %d%s", k.p[2], i ? ", picked" : "");
         add_stateful(m, k);
         k = (struct check_case){.build = build_blend, .in = 300, .p = {i ? 4 : 3}};
