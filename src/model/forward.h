@@ -31,7 +31,7 @@ struct pass {
     const struct bound *w; /* the layer's weights, by role */
     struct tensor extra;   /* a stream's own second input to the layers */
     struct tensor *picks;  /* the positions that the last index chose */
-    struct tensor *beside; /* what an earlier layer left for a later one to add */
+    struct tensor *beside; /* what an earlier layer left for later ones */
 };
 
 /* A family that changes the residual stream itself. Every function may be NULL: the usual thing is done then. */

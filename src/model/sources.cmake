@@ -30,5 +30,8 @@ set(MODEL_SOURCES
   src/model/ssd.c
   src/model/unread.c
   src/model/weights.c
+  src/model/compressed.c
+  src/model/exchange.c
+  src/model/mlstm.c
   src/model/wkv.c
 )

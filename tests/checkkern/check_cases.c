@@ -129,6 +129,27 @@ static struct tensor build_attn(struct check *c, struct oplist *l, const struct 
     return op_attn_picked(l, q, op_pick(l, index, check_input(c, l, 3, 12), &(struct pick_args){.kv = {0, 0}, .k = -w->p[7]}), &a);
 }
 
+/* p: heads, 1, width, 0, window, positions of an entry, entries that are picked (0: all). */
+static struct tensor build_more(struct check *c, struct oplist *l, const struct check_case *w) {
+    int32_t heads = w->p[0], width = w->p[2];
+    struct rope_args back = {
+        .kind = ROPE_PAIR, .n_rotated = 16, .magnitude = 1, .shift = 1 - w->p[5], .inv_freq = check_vector(c, 8, 6, 0.5f, 0.5f)};
+    struct tensor q = tensor_split_heads(check_input(c, l, heads * width, 1), heads), picks = {0};
+    op_kv_write(l, check_input(c, l, width, 2), (struct tensor){0}, (struct kv_ref){0, 1});
+    op_kv_write(l, op_rope(l, check_input(c, l, width, 3), &back), (struct tensor){0}, (struct kv_ref){0, 0});
+    if (w->p[6])
+        picks = op_pick(l, tensor_split_heads(check_input(c, l, 3 * width, 4), 3), check_input(c, l, 3, 5),
+                        &(struct pick_args){.kv = {0, 0}, .k = w->p[6], .every = w->p[5]});
+    return op_attn_more(l, q, picks,
+                        &(struct attn_args){.kv = {0, 1},
+                                            .more = {0, 0},
+                                            .every = w->p[5],
+                                            .scale = 0.125f,
+                                            .window = w->p[4],
+                                            .v_width = width,
+                                            .sinks = check_vector(c, heads, 7, 2, 0)});
+}
+
 /* ---- experts ------------------------------------------------------------------------------------------------------- */
 
 static struct tensor build_route(struct check *c, struct oplist *l, const struct check_case *w) {
@@ -247,6 +268,39 @@ static struct tensor build_wkv(struct check *c, struct oplist *l, const struct c
     int32_t n = w->p[0];
     return op_wkv(l, check_input(c, l, n, 1), check_input(c, l, n, 2),
                   &(struct wkv_args){.rate = check_vector(c, n, 4, 0.5f, 0.6f), .first = check_vector(c, n, 5, 1, 0), .state = 4});
+}
+
+static struct tensor build_compress(struct check *c, struct oplist *l, const struct check_case *w) {
+    int32_t width = w->p[0], every = w->p[1], channels = width * (w->p[3] ? 2 : 1);
+    return op_compress(
+        l, check_input(c, l, 2 * channels, 1),
+        &(struct compress_args){
+            .bias = check_vector(c, (int64_t)every * channels, 2, 1, 0), .every = every, .width = width, .state = 4, .overlaps = w->p[3]});
+}
+
+static struct tensor build_blend(struct check *c, struct oplist *l, const struct check_case *w) {
+    int32_t n = w->p[0];
+    return op_blend(l, tensor_split_heads(check_input(c, l, n * w->in, 1), n), check_input(c, l, n * n, 2),
+                    check_input(c, l, (int32_t)w->in, 3), check_input(c, l, n, 4), &(struct blend_args){.rounds = 20, .eps = 1e-6f});
+}
+
+static struct tensor build_exchange(struct check *c, struct oplist *l, const struct check_case *w) {
+    struct tensor in[6];
+    for (int32_t i = 0; i < 6; i++) in[i] = tensor_split_heads(check_input(c, l, 3 * w->p[0], i + 1), 3);
+    in[4] =
+        op_norm(l, in[4], &(struct norm_args){.kind = NORM_RMS, .eps = 1e-6f}); /* of length 1, as models have it: else the memory grows */
+    in[4] = op_act(l, in[4], &(struct act_args){.kind = ACT_NONE, .scale = 1.0f / sqrtf((float)w->p[0])});
+    in[5] = op_act(l, in[5], &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f});
+    return op_exchange(l, in, &(struct exchange_args){.rate = -0.6f, .state = 4});
+}
+
+static struct tensor build_mlstm(struct check *c, struct oplist *l, const struct check_case *w) {
+    int32_t k_width = w->p[0], v_width = w->p[1];
+    struct tensor q = tensor_split_heads(check_input(c, l, 3 * k_width, 1), 3),
+                  k = tensor_split_heads(check_input(c, l, 3 * k_width, 2), 3),
+                  v = tensor_split_heads(check_input(c, l, 3 * v_width, 3), 3);
+    return op_mlstm(l, q, k, v, check_input(c, l, 3, 4), check_input(c, l, 3, 5),
+                    &(struct mlstm_args){.scale = 0.25f, .eps = 1e-6f, .state = 4});
 }
 
 static struct tensor build_lightning(struct check *c, struct oplist *l, const struct check_case *w) {
@@ -601,7 +655,7 @@ static void add_mixers(struct maker *m) {
     static const int32_t routes[][7] = {{ROUTE_SOFTMAX, 2, 1, 0, 0, 0, 0},       {ROUTE_SOFTMAX, 8, 0, 0, 0, 0, 0},
                                         {ROUTE_SIGMOID, 4, 1, 4, 2, 1, 1},       {ROUTE_SIGMOID, 1, 0, 0, 0, 0, 1},
                                         {ROUTE_SOFTMAX_AFTER, 4, 0, 0, 0, 0, 0}, {ROUTE_SOFTMAX, 3, 0, 8, 3, 0, 0},
-                                        {ROUTE_SPARSEMIXER, 2, 0, 0, 0, 0, 0}};
+                                        {ROUTE_SPARSEMIXER, 2, 0, 0, 0, 0, 0},   {ROUTE_PLAIN, 3, 1, 0, 0, 0, 1}};
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
         for (int what = 0; what < 2; what++) {
             CASE(.build = build_route, .in = 64, .exact_ints = what == 0);
@@ -634,6 +688,21 @@ static void add_mixers(struct maker *m) {
         k = (struct check_case){.build = build_wkv, .p = {i ? 300 : 20}};
         NAME("wkv %d", k.p[0]);
         add_stateful(m, k);
+        k = (struct check_case){.build = build_exchange, .p = {i ? 64 : 20}};
+        NAME("exchange %d", k.p[0]);
+        add_stateful(m, k);
+        k = (struct check_case){.build = build_mlstm, .p = {i ? 40 : 8, i ? 80 : 20}};
+        NAME("mlstm %d x %d", k.p[0], k.p[1]);
+        add_stateful(m, k);
+        k = (struct check_case){.build = build_compress, .p = {i ? 130 : 20, i ? 4 : 3, 0, i}};
+        NAME("compress %d%s", k.p[0], i ? ", overlapping" : "");
+        add_stateful(m, k);
+        k = (struct check_case){.build = build_more, .p = {3, 1, i ? 256 : 80, 0, i ? 40 : 3, i ? 4 : 3, i ? 5 : 0}, .slack = 1};
+        NAME("attn_more %d%s", k.p[2], i ? ", picked" : "");
+        add_stateful(m, k);
+        k = (struct check_case){.build = build_blend, .in = 300, .p = {i ? 4 : 3}};
+        NAME("blend %d", k.p[0]);
+        add(m, k);
         k = (struct check_case){.build = build_passing, .in = 64, .p = {40, 12}, .exact_ints = i == 0};
         NAME("passing, %s", i ? "weights" : "ids");
         add(m, k);

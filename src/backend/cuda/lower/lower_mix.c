@@ -47,6 +47,11 @@ void lower_attn_relative(struct cuda *c, const struct op *op) {
     EMIT(c, a.a.c.dtype == K_F32 ? KERNEL_attn_relative_f32 : KERNEL_attn_relative_bf16, GRID(a.a.q.heads, a.a.q.rows, 1), 256, 0, a);
 }
 
+void lower_attn_more(struct cuda *c, const struct op *op) {
+    struct k_attn_more a = {.a = attn_args_of(c, op), .more = cuda_cache(c, op->arg.attn.more), .every = op->arg.attn.every};
+    EMIT(c, a.a.c.dtype == K_F32 ? KERNEL_attn_more_f32 : KERNEL_attn_more_bf16, GRID(a.a.q.heads, a.a.q.rows, 1), 256, 0, a);
+}
+
 static int32_t pick_keys(const struct op *op) {
     int32_t keys = 1;
     while (keys < op->arg.pick.k) keys *= 2;
@@ -73,6 +78,7 @@ void lower_pick(struct cuda *c, const struct op *op) {
         .seq_of = cuda_step_array(c, c->at.seq_of),
         .k = op->arg.pick.k,
         .keys = pick_keys(op),
+        .every = op->arg.pick.every > 0 ? op->arg.pick.every : 1,
     };
     EMIT(c, a.c.dtype == K_F32 ? KERNEL_pick_f32 : KERNEL_pick_bf16, GRID(1, a.q.rows, 1), 256, (unsigned int)pick_shared(op), a);
 }
@@ -448,6 +454,58 @@ void lower_wkv(struct cuda *c, const struct op *op) {
         .first = cuda_vec(op->arg.wkv.first),
     };
     EMIT(c, KERNEL_wkv, GRID(ceil_div(a.k.width, 128), c->key.n_seqs, 1), 128, 0, a);
+}
+
+void lower_compress(struct cuda *c, const struct op *op) {
+    const struct compress_args *t = &op->arg.compress;
+    struct k_compress a = {
+        .s = state_args(c, t->state),
+        .x = cuda_view(c, op->in[0]),
+        .y = cuda_view(c, op->out[0]),
+        .bias = cuda_vec(t->bias),
+        .pos = cuda_step_array(c, c->at.pos),
+        .every = t->every,
+        .width = t->width,
+        .overlaps = t->overlaps,
+    };
+    struct k_conv keep = {.s = a.s, .x = a.x, .taps = t->every * (t->overlaps ? 2 : 1)};
+    EMIT(c, KERNEL_compress, GRID(ceil_div(t->width, 128), a.x.rows, 1), 128, 0, a);
+    EMIT(c, KERNEL_conv_keep, GRID(ceil_div(a.x.width, 256), c->key.n_seqs, 1), 256, 0, keep);
+}
+
+void lower_exchange(struct cuda *c, const struct op *op) {
+    struct k_exchange a = {
+        .s = state_args(c, op->arg.exchange.state),
+        .r = cuda_view(c, op->in[0]),
+        .w = cuda_view(c, op->in[1]),
+        .k = cuda_view(c, op->in[2]),
+        .v = cuda_view(c, op->in[3]),
+        .at = cuda_view(c, op->in[4]),
+        .share = cuda_view(c, op->in[5]),
+        .y = cuda_view(c, op->out[0]),
+        .width = op->in[0].width,
+        .rate = op->arg.exchange.rate,
+    };
+    EMIT(c, KERNEL_exchange, GRID(ceil_div(a.width, 32), op->in[0].heads, c->key.n_seqs), 128,
+         (unsigned int)(a.width * 37 + 160) * sizeof(float), a);
+}
+
+void lower_mlstm(struct cuda *c, const struct op *op) {
+    struct k_mlstm a = {
+        .s = state_args(c, op->arg.mlstm.state),
+        .q = cuda_view(c, op->in[0]),
+        .k = cuda_view(c, op->in[1]),
+        .v = cuda_view(c, op->in[2]),
+        .i = cuda_view(c, op->in[3]),
+        .f = cuda_view(c, op->in[4]),
+        .y = cuda_view(c, op->out[0]),
+        .heads = op->in[0].heads,
+        .k_width = op->in[0].width,
+        .v_width = op->in[2].width,
+        .scale = op->arg.mlstm.scale,
+        .eps = op->arg.mlstm.eps,
+    };
+    EMIT(c, KERNEL_mlstm, GRID(a.heads, c->key.n_seqs, 1), 256, (unsigned int)(a.k_width * 2 + 160) * sizeof(float), a);
 }
 
 void lower_lightning(struct cuda *c, const struct op *op) {

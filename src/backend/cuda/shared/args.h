@@ -152,7 +152,7 @@ struct k_rope {
     int32_t kind, first, n_rotated, table;
     int32_t n_rope_tables, rope_width;
     float magnitude;
-    int32_t pad;
+    int32_t shift;              /* added to the position */
     KPTR(const int32_t) places; /* [rows][3] which stand for pos; NULL: pos */
     uint32_t axes[32];          /* two bits for each pair: which of the three */
 };
@@ -261,6 +261,13 @@ struct k_attn_relative {
     KPTR(const float) buckets; /* [2 farthest + 1] */
 };
 
+/* And entries of a second cache, at the end of every `every` positions: all, or those that were picked (a.picks). */
+struct k_attn_more {
+    struct k_attn a;
+    struct k_cache more;
+    int32_t every, pad;
+};
+
 struct k_pick {
     struct k_cache c;
     struct k_view q, w;
@@ -269,6 +276,8 @@ struct k_pick {
     KPTR(const int32_t) seq_of;
     int64_t y_stride;
     int32_t k, keys; /* keys: the power of two at or above k */
+    int32_t every;   /* the last of so many positions has a key */
+    int32_t pad;
 };
 
 /* Attention of prompt rows on sm_90a; the cache of a layer through tensor maps, a row for each position and head, in boxes of 64 x 64. */
@@ -461,6 +470,35 @@ struct k_wkv {
     struct k_view k, v, y;
     KPTR(const float) rate;
     KPTR(const float) first;
+};
+
+struct k_compress {
+    struct k_state s;
+    struct k_view x, y;
+    KPTR(const float) bias;
+    KPTR(const int32_t) pos;
+    int32_t every, width, overlaps, pad;
+};
+
+struct k_blend {
+    struct k_view x, logits, made, post, y;
+    int32_t rounds;
+    float eps;
+};
+
+struct k_exchange {
+    struct k_state s;
+    struct k_view r, w, k, v, at, share, y;
+    int32_t width;
+    float rate;
+};
+
+struct k_mlstm {
+    struct k_state s;
+    struct k_view q, k, v, i, f, y;
+    int32_t heads, k_width, v_width;
+    float scale, eps;
+    int32_t pad;
 };
 
 struct k_lightning {
