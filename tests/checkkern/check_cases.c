@@ -387,6 +387,7 @@ static void add_products(struct maker *m) {
         {QUANT_AFFINE, DT_F32, 4, 128}, {QUANT_AFFINE, DT_BF16, 4, 128}, {QUANT_AFFINE, DT_BF16, 5, 64}, {QUANT_AFFINE, DT_BF16, 6, 128},
         {QUANT_AFFINE, DT_BF16, 8, 32}, {QUANT_AFFINE, DT_BF16, 8, 64},  {QUANT_AFFINE, DT_F16, 8, 128}, {QUANT_MXFP4, DT_BF16, 4, 32},
         {QUANT_MXFP8, DT_BF16, 8, 32},  {QUANT_NVFP4, DT_BF16, 4, 16},   {QUANT_AFFINE, DT_F32, 4, 16},  {QUANT_AFFINE, DT_F32, 8, 16},
+        {QUANT_AFFINE, DT_F32, 4, 32},  {QUANT_AFFINE, DT_F32, 5, 32},   {QUANT_AFFINE, DT_F32, 6, 16},
     };
     static const int32_t many[] = {1, 2, 8, 9, 16, 17, 33, 64, 65, 200}, few[] = {1, 7, 9, 40, 70};
     static const struct { int64_t out, in; } shapes[] = {{40, 128}, {272, 640}, {1040, 2048}};
@@ -550,8 +551,10 @@ static void add_elements(struct maker *m) {
  * number of tiles. */
 static void add_experts(struct maker *m) {
     static const struct format formats[] = {{QUANT_AFFINE, DT_BF16, 4, 32}, {QUANT_AFFINE, DT_F16, 8, 32}, {QUANT_NONE, DT_BF16, 0, 0},
-                                            {QUANT_MXFP4, DT_BF16, 4, 32},  {QUANT_AFFINE, DT_F16, 4, 64}, {QUANT_AFFINE, DT_BF16, 4, 64}};
-    static const enum act_kind acts[] = {ACT_SILU, ACT_CLAMPED_SWIGLU, ACT_SILU, ACT_CLAMPED_SWIGLU, ACT_SILU, ACT_GELU_TANH};
+                                            {QUANT_MXFP4, DT_BF16, 4, 32},  {QUANT_AFFINE, DT_F16, 4, 64}, {QUANT_AFFINE, DT_BF16, 4, 64},
+                                            {QUANT_AFFINE, DT_F32, 3, 16},  {QUANT_AFFINE, DT_F32, 6, 16}};
+    static const enum act_kind acts[] = {ACT_SILU, ACT_CLAMPED_SWIGLU, ACT_SILU, ACT_CLAMPED_SWIGLU,
+                                         ACT_SILU, ACT_GELU_TANH,      ACT_SILU, ACT_SILU};
     static const struct {
         int32_t n_experts, k, in, inner, out, rows, way; /* way: 0 gate and up, 1 stacked, 2 no gate */
         bool has_bias, scale_input;
@@ -624,6 +627,8 @@ static void add_blocks(struct maker *m) {
     } shapes[] = {
         {{QUANT_AFFINE, DT_BF16, 4, 64}, 256, 448, {4, 2, 64, 64, 0, 1, 0}},
         {{QUANT_AFFINE, DT_F16, 4, 32}, 128, 192, {4, 4, 64, 64, 0, 0, 1}},
+        {{QUANT_AFFINE, DT_F32, 6, 16}, 256, 192, {4, 2, 64, 64, 0, 0, 0}},
+        {{QUANT_AFFINE, DT_F32, 3, 16}, 256, 192, {4, 2, 64, 64, 0, 0, 0}},
         {{QUANT_AFFINE, DT_BF16, 4, 128}, 1280, 2176, {8, 1, 128, 128, 100, 1, 0}},
         {{QUANT_NONE, DT_BF16, 0, 0}, 320, 1088, {6, 2, 128, 128, 0, 1, 1}},
         {{QUANT_AFFINE, DT_BF16, 4, 64}, 512, 256, {4, 1, 256, 256, 0, 0, 0}},

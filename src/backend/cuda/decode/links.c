@@ -74,7 +74,7 @@ static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_
     if (shape->mode < 0) shape->mode = l->w.mode, shape->dtype = l->w.dtype;
     if (l->w.mode == K_AFFINE && l->w.bits == 8) shape->has_8 = true;
     if (l->w.out / 16 * l->w.tile_bytes > INT32_MAX && l->glu_inner) return false; /* distances in k_stream have 32 bits */
-    bool is_same = l->w.mode == K_PLAIN ? l->w.dtype == shape->dtype : l->w.group != 32;
+    bool is_same = l->w.mode == K_PLAIN ? l->w.dtype == shape->dtype : tile_runs(l->w.group) == 1;
     return l->rows == shape->rows && l->w.mode == shape->mode && is_same;
 }
 

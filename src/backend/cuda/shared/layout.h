@@ -30,8 +30,12 @@ KFN int tile_bits(int bits) {
 KFN int tile_codes(int bits) {
     return bits <= 4 ? TILE_CODES : TILE_CODES_8;
 }
+/* Groups of a unit: each has a run of scales and biases. */
+KFN int tile_runs(int group) {
+    return group == 16 ? 4 : group == 32 ? 2 : 1;
+}
 KFN int tile_unit_bytes(int bits, int group) {
-    return tile_codes(bits) + (group == 32 ? 2 : 1) * TILE_META;
+    return tile_codes(bits) + tile_runs(group) * TILE_META;
 }
 
 enum { PLAIN_UNIT_BYTES = TILE_ROWS * TILE_UNIT * 2 }; /* 16 rows and 64 elements of bf16 weights */
@@ -60,7 +64,7 @@ KFN int step_slot_bytes(bool is_plain, int bits, int group) {
 }
 /* Sums of x that scales' biases are multiplied with, for each row; with f16 weights, what one means in a unit of x. */
 KFN int step_x_sums(bool is_bf16, int group, int64_t in) {
-    return is_bf16 ? 0 : (int)(in / (group == 32 ? 32 : 64));
+    return is_bf16 ? 0 : (int)(in / TILE_UNIT) * tile_runs(group);
 }
 /* Elements from a row of x to the next. */
 KFN int step_x_stride(int64_t in) {
