@@ -139,9 +139,10 @@ struct attn_args {
     float pos_scale_beta;   /* q *= 1 + beta * log(1 + floor((pos + pos_scale_first) / pos_scale_len)) */
     int32_t pos_scale_len;  /* 0: none of this */
     int32_t pos_scale_first;
-    int32_t farthest;  /* of `distances` or `buckets` */
-    int32_t both_ways; /* 1: keys behind the row are seen, too; the step has all rows of the sequence */
-    int32_t is_strict; /* 1: step.until does not count */
+    int32_t farthest;    /* of `distances` or `buckets` */
+    int32_t both_ways;   /* 1: keys behind the row are seen, too; the step has all rows of the sequence */
+    int32_t is_strict;   /* 1: step.until does not count */
+    int32_t of_pictures; /* 1: positions are rows of pictures; each row sees those that the first of step.spans has for it */
 };
 
 /* Each row sees the rows [from, to) that the step has for it in this set of spans. */
@@ -307,6 +308,7 @@ struct oplist {
     int32_t layer;            /* stamped on ops as they come */
     bool adapts;              /* rows of the step have adapters; set behind oplist_begin */
     bool gives, has_places;   /* rows of the step are given, or have places of their own; set behind oplist_begin */
+    bool has_spans;           /* step.spans are there; likewise */
     bool is_wanted_only;      /* behind ROWS: rows are those that are wanted */
     struct err err;           /* the first failure */
 };

@@ -4,6 +4,8 @@
 
 #include "model/weights.h"
 
+enum { LOOKED_AT_SETS = 2 }; /* of rows that the host gives where pictures are looked at: those that pass by (cross.c) */
+
 struct model {
     struct spec spec;
     struct model_weights weights;
@@ -37,6 +39,8 @@ struct stream {
 
 /* Emits the pass for the list's rows; returns the hidden states of the wanted rows behind the final norm [n_wanted, 1, hidden]. */
 struct tensor forward_hidden(const struct model *m, struct oplist *l);
+/* Keys and values of pictures for the layers that look at them: the list's rows are states that the host gives, and nothing comes out. */
+void forward_states(const struct model *m, struct oplist *l);
 /* The logits of hidden states [rows, 1, vocab]. */
 struct tensor forward_head(const struct model *m, struct oplist *l, struct tensor hidden);
 

@@ -97,6 +97,7 @@ static int letter_without_types(const struct resolver *r, int32_t layer, char *o
     *out = letter_by_period(r, layer, *out);
     if (yyjson_is_arr(cfg_get(&r->cfg, "hybrid_layer_pattern"))) TRY(letter_by_list(r, layer, out, err));
     *out = letter_of_hybrid(r, layer, *out);
+    if (r->family->attn.cross && cfg_list_has(&r->cfg, r->family->attn.cross, layer)) *out = 'X';
     if (!r->family->attn.chunks_have_rope) return ERR_OK;
     TRY(resolve_has_rope(r, layer, &rope, err));
     *out = rope ? 'C' : 'F';

@@ -247,6 +247,8 @@ struct k_attn {
     int32_t pos_scale_first, slopes_in_bf16;
     int32_t n_picks;
     int32_t farthest, both_ways; /* the reference rows only */
+    KPTR(const int32_t)
+    spans; /* the reference rows only: [rows][2] positions of pictures that a row sees, from and to; NULL: those of its text */
 };
 
 /* With products for distances; the keys are rows of the step. */
