@@ -27,6 +27,7 @@ void kern_select(struct kernels *k, uint32_t flags) {
         kern_neon(k);
         kern_neon_plain(k);
     }
+    if (flags & CPU_FP16) kern_half(k);
     if (flags & CPU_DOTPROD) {
         kern_dotprod(k);
         kern_dotprod_nested(k);
@@ -54,6 +55,7 @@ void kern_describe(uint32_t flags, struct sb *out) {
         {"float products", offsetof(struct kernels, dot)},
         {"bf16 products", offsetof(struct kernels, bf16.panel)},
         {"f16 products", offsetof(struct kernels, f16.panel)},
+        {"half products", offsetof(struct kernels, half_panel)},
         {"f32 products", offsetof(struct kernels, f32.panel)},
         {"plain rows", offsetof(struct kernels, plain)},
         {"attention scores", offsetof(struct kernels, block_scores)},
