@@ -55,8 +55,8 @@ static bool is_sharp(const struct op *op) {
 
 bool attn_rows_flash_fits(const struct cuda *c, const struct op *op) {
     int i = width_index(op);
-    return !c->exact && !is_sharp(op) && i < 4 && op->in[0].width % 2 == 0 && op->in[2].width % 2 == 0 && c->gpu->functions[widths[i].kernel] &&
-           flash_shared_bytes(widths[i].width) <= c->gpu->shared_max;
+    return !c->exact && !is_sharp(op) && i < 4 && op->in[0].width % 2 == 0 && op->in[2].width % 2 == 0 &&
+           c->gpu->functions[widths[i].kernel] && flash_shared_bytes(widths[i].width) <= c->gpu->shared_max;
 }
 
 void lower_attn_rows_flash(struct cuda *c, const struct op *op) {
