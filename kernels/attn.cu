@@ -1,4 +1,4 @@
-// Attention over the paged cache, the reference rows: any head width up to 576 (of 8 bits: 256), both ways, window, chunks, soft cap, sinks, slopes, values inside keys.
+// Attention over the paged cache, the reference rows: any head width up to 576 (of 8 bits: 256), both ways, window, chunks, spans of pictures, soft cap, sinks, slopes, values inside keys.
 //
 // One block per (query head, row); its warps take positions in turn and keep a running softmax each, combined at the end in a fixed order.
 // A row's result depends on its own positions alone. Reads the visible keys and values once per query head; stopped by latency.
@@ -156,6 +156,7 @@ template <typename T, int N> static __device__ __forceinline__ void attend(const
     int64_t r = a.first_row + blockIdx.y;
     int pos = a.pos[r], kv_head = head / a.group, first = first_visible(a.window, a.chunk, pos);
     seen v = {a.picks ? a.picks + r * a.picks_stride : 0, first, last_visible(a, r, pos) - first + 1, pos};
+    if (a.spans) v.first = a.spans[2 * r], v.n = a.spans[2 * r + 1] - v.first;
     if (a.picks && v.n > a.n_picks) v.n = a.n_picks;
     const int32_t *table = a.c.table + (int64_t)a.seq_of[r] * a.c.table_stride;
     float q[N], scale = query_scale(a, pos), slope = a.slopes ? a.slopes[head] : 0.0f;

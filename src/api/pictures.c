@@ -2,6 +2,7 @@
 #include "api/pictures.h"
 
 #include "api/session_internal.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "os/os.h"
 
@@ -32,7 +33,7 @@ static int open_tower(struct session *s, struct err *err) {
         return err_prefix(err, "no memory for pictures: the model takes text alone");
     }
     struct vision_facts facts = vision_facts(s->vision);
-    s->model.n_given = facts.n_sets;
+    s->model.n_given = facts.is_looked_at ? LOOKED_AT_SETS : facts.n_sets;
     s->model.sees_in_windows = facts.sees_in_windows;
     s->model.is_prefix |= facts.is_prefix;
     s->vision_lock = os_mutex_create();
@@ -53,7 +54,7 @@ void session_vision_close(struct session *s) {
 }
 
 static size_t bytes_of(const struct session *s, const struct vision_picture *p) {
-    return (size_t)p->n_tokens * (size_t)vision_facts(s->vision).n_sets * (size_t)s->model.spec.hidden * sizeof(float);
+    return (size_t)p->n_rows * (size_t)vision_facts(s->vision).n_sets * (size_t)s->model.spec.hidden * sizeof(float);
 }
 
 /* One that was computed before; false: there is none. */
@@ -145,6 +146,18 @@ static struct str put_first(struct arena *a, struct str mark, int32_t n, struct 
     return copy;
 }
 
+/* The token that begins a text, where no part of it is that. */
+static struct str put_bos(const struct session *s, struct arena *a, const struct vision_facts *f, struct str mark,
+                          const struct tok_span *spans, size_t n) {
+    struct str bos = f->bos_before >= 0 ? tok_token_text(s->tok, f->bos_before) : (struct str){0}, text = spans[0].text;
+    bool has_bos = bos.n == 0;
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) has_bos |= str_find(spans[i].text, bos, 0) != STR_NONE;
+    if (has_bos) return text;
+    while (str_starts(str_from(text, at), mark)) at += mark.n;
+    return str_fmt(a, "%.*s%.*s%.*s", (int)at, text.p, STR_ARG(bos), STR_ARG(str_from(text, at)));
+}
+
 int session_pictures_expand(const struct session *s, struct arena *a, const struct session_pictures *pictures, struct tok_span **spans,
                             size_t n_spans, struct err *err) {
     if (!pictures || !pictures->n) return ERR_OK;
@@ -157,6 +170,7 @@ int session_pictures_expand(const struct session *s, struct arena *a, const stru
     for (size_t i = 0; i < n_spans; i++) has_places |= (*spans)[i].trusted && str_find((*spans)[i].text, mark, 0) != STR_NONE;
     for (size_t i = 0; i < n_spans; i++) {
         out[i] = (*spans)[i];
+        if (i == 0 && out[i].trusted) out[i].text = put_bos(s, a, &facts, mark, *spans, n_spans);
         if (i == 0 && facts.is_prefix && !has_places) out[i].text = put_first(a, mark, pictures->n, out[i].text);
         if (out[i].trusted) out[i].text = expand(s, a, pictures, mark, out[i].text, &next);
         if (i + 1 == n_spans && facts.prompt_end) out[i].text = str_fmt(a, "%.*s%s", STR_ARG(out[i].text), facts.prompt_end);
@@ -171,10 +185,41 @@ static int wrong_tokens(const struct job_spec *prompt, int32_t image_token, int3
     return err_set(err, ERR_EARG, "the prompt has %d tokens for pictures, and those that are given need %d", n, n_rows);
 }
 
+/* Pictures that the text model looks at: what is shown of each, one behind the other, then what they are filled up with. A token sees the pictures of the last row of
+ * placeholders before it, as far as they came before it. */
+static int attach_states(const struct session *s, struct arena *a, const struct session_pictures *pictures, struct job_spec *out,
+                         struct err *err) {
+    int32_t token = vision_facts(s->vision).image_token, n = 0, at = 0, from = 0, seen = 0;
+    int64_t width = s->model.spec.hidden;
+    struct picture_states *states = arena_new(a, struct picture_states, 1);
+    struct picture_mark *marks = arena_new(a, struct picture_mark, pictures->n);
+    for (int32_t i = 0; i < pictures->n; i++) n += pictures->p[i].n_rows;
+    const float **rows = arena_new(a, const float *, n);
+    *states = (struct picture_states){.rows = rows, .n = n, .marks = marks, .n_marks = pictures->n};
+    for (int32_t i = 0; i < pictures->n; i++)
+        for (int32_t k = 0; k < pictures->p[i].n_shown; k++) rows[at++] = pictures->p[i].rows[0] + k * width;
+    for (int32_t i = 0; i < pictures->n; i++) {
+        states->hash = hash_pair(states->hash, pictures->p[i].hash);
+        for (int32_t k = pictures->p[i].n_shown; k < pictures->p[i].n_rows; k++) rows[at++] = pictures->p[i].rows[0] + k * width;
+    }
+    n = at = 0;
+    for (int32_t i = 0; i < out->n_tokens; i++) {
+        if (out->tokens[i] != token) continue;
+        if (n == pictures->n) return wrong_tokens(out, token, pictures->n, err);
+        if (i == 0 || out->tokens[i - 1] != token) from = seen;
+        seen += pictures->p[n].n_shown;
+        marks[n++] = (struct picture_mark){i, from, seen};
+    }
+    if (n != pictures->n) return wrong_tokens(out, token, pictures->n, err);
+    out->states = states;
+    return ERR_OK;
+}
+
 int session_pictures_attach(const struct session *s, struct arena *a, const struct session_pictures *pictures, struct job_spec *out,
                             struct err *err) {
     if (!pictures->n) return ERR_OK;
     struct vision_facts facts = vision_facts(s->vision);
+    if (facts.is_looked_at) return attach_states(s, a, pictures, out, err);
     int32_t n_rows = 0, n_runs = 0, i_picture = 0, row = 0;
     for (int32_t i = 0; i < pictures->n; i++) n_rows += pictures->p[i].n_tokens;
     struct picture_rows *runs = arena_new(a, struct picture_rows, n_rows);

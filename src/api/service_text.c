@@ -47,6 +47,7 @@ int service_encode_pictures(const struct service *s, struct arena *a, yyjson_val
     TRY(session_pictures_attach(s->session, a, pictures->encoded, &prompt, err));
     job->pictures = prompt.pictures;
     job->n_pictures = prompt.n_pictures;
+    job->states = prompt.states;
     job->places = prompt.places;
     return ERR_OK;
 }

@@ -70,6 +70,7 @@ enum { KV_BLOCK = 64, KV_CLASSES_MAX = 4, STATES_MAX = 512 };
 struct kv_class {
     int32_t n_layers, heads, k_width, v_width; /* v_width 0: values are a part of the keys */
     int32_t window;                            /* 0: all positions are kept */
+    int32_t picture_rows;                      /* its positions are rows of pictures, of which one has so many; 0: they are tokens */
     int32_t n_blocks;
     int32_t wide;          /* scores get so large that bf16 keys show: a backend whose cache is bf16 keeps this class in f32 */
     const int32_t *layers; /* [n_layers] the model's layer that each belongs to; NULL: not told */
@@ -82,10 +83,16 @@ struct state_class {
 
 struct kv_layout {
     int32_t n_classes, n_states, n_slots;
+    int32_t n_of_pictures; /* 1: the last class is one of pictures */
     struct kv_class classes[KV_CLASSES_MAX];
     struct state_class states[STATES_MAX]; /* one per recurrent layer and kind */
     int32_t max_context;
 };
+
+/* Classes that grow with the tokens; the one of pictures, where there is one, is behind them. */
+static inline int32_t kv_token_classes(const struct kv_layout *l) {
+    return l->n_classes - l->n_of_pictures;
+}
 
 /* ---- one step -------------------------------------------------------------------------------------------------- */
 
@@ -159,10 +166,11 @@ struct step {
     int32_t n_adapters;
     const float **given[GIVEN_SETS]; /* [rows] numbers that stand for a row, or are added to it; NULL: it has none */
     int32_t *places;                 /* [rows][STEP_AXES] where a row lies in time, height and width, for rope by axes */
-    int32_t *until;            /* [rows] last position of the picture whose rows see each other, or -1; NULL: there is no such picture */
-    const int32_t *spans[2];   /* [rows][2] of ATTN_ROWS: rows that a row sees, from and to */
-    float *adapters;           /* [seqs][n_adapters] scale of each; 0: it is not used */
-    float *rope;               /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
+    int32_t *until; /* [rows] last position of the picture whose rows see each other, or -1; NULL: there is no such picture */
+    const int32_t
+        *spans[2];   /* [rows][2] of ATTN_ROWS: rows that a row sees, from and to; the first also of pictures (attn_args.of_pictures) */
+    float *adapters; /* [seqs][n_adapters] scale of each; 0: it is not used */
+    float *rope;     /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
     const void *const *inputs; /* what the ops INPUT give, in memory of the host; NULL: the list has none */
     void *block;               /* all arrays above, in one piece */
     size_t block_bytes;

@@ -27,7 +27,7 @@ void oplist_begin(struct oplist *l, int32_t n_rows, int32_t n_wanted) {
     l->n_rows = n_rows;
     l->n_wanted = n_wanted;
     l->layer = -1;
-    l->adapts = l->is_wanted_only = l->gives = l->has_places = false;
+    l->adapts = l->is_wanted_only = l->gives = l->has_places = l->has_spans = false;
     err_clear(&l->err);
 }
 

@@ -145,6 +145,7 @@ struct attn_args {
     int32_t is_strict;  /* 1: step.until does not count */
     struct kv_ref more; /* ATTN_MORE: keys, which are the values too, of one head, at the end of every `every` positions */
     int32_t every;
+    int32_t of_pictures; /* 1: positions are rows of pictures; each row sees those that the first of step.spans has for it */
 };
 
 /* Each row sees the rows [from, to) that the step has for it in this set of spans. */
@@ -347,6 +348,7 @@ struct oplist {
     int32_t layer;            /* stamped on ops as they come */
     bool adapts;              /* rows of the step have adapters; set behind oplist_begin */
     bool gives, has_places;   /* rows of the step are given, or have places of their own; set behind oplist_begin */
+    bool has_spans;           /* step.spans are there; likewise */
     bool is_wanted_only;      /* behind ROWS: rows are those that are wanted */
     struct err err;           /* the first failure */
 };

@@ -1,6 +1,7 @@
 /* The step block: one allocation cut into arrays; rows are filled sequence by sequence. */
 #include "engine/batch.h"
 
+#include "engine/sampler.h"
 #include "model/spec.h"
 
 #include <assert.h>
@@ -13,6 +14,7 @@ static size_t cut(size_t *used, size_t bytes) {
 
 int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const struct batch_limits *limits, struct err *err) {
     *b = (struct batch){.spec = spec, .kv = kv, .n_given = limits->given, .is_prefix = limits->is_prefix};
+    b->looks = kv->layout.n_of_pictures && limits->given;
     struct step *s = &b->step;
     s->rows_capacity = limits->rows;
     s->seqs_capacity = limits->seqs;
@@ -27,6 +29,7 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     size_t tables = cut(&used, seqs * (size_t)s->table_capacity * (size_t)kv->layout.n_classes * sizeof(int32_t));
     size_t places = cut(&used, limits->given ? rows * STEP_AXES : 0);
     size_t until = cut(&used, limits->given || limits->is_prefix ? rows : 0);
+    size_t spans = cut(&used, b->looks ? 2 * rows : 0), zeros = cut(&used, b->looks ? (size_t)spec->hidden * sizeof(float) : 0);
     size_t given = cut(&used, (size_t)limits->rows * (size_t)limits->given * sizeof(float *));
     s->n_adapters = limits->adapters;
     size_t adapters = cut(&used, seqs * (size_t)s->n_adapters * sizeof(float));
@@ -46,6 +49,9 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     s->sharing = (int32_t *)(p + sharing);
     s->places = (int32_t *)(p + places);
     b->until = (int32_t *)(p + until);
+    b->spans = (int32_t *)(p + spans);
+    b->zeros = (float *)(p + zeros);
+    if (b->looks) memset(b->zeros, 0, (size_t)spec->hidden * sizeof(float));
     for (int32_t i = 0; i < limits->given; i++) s->given[i] = (const float **)(p + given) + (size_t)i * (size_t)limits->rows;
     s->choices = (struct step_choice *)(p + choices);
     s->adapters = (float *)(p + adapters);
@@ -66,7 +72,7 @@ void batch_clear(struct batch *b) {
     b->step.n_rows = b->step.n_seqs = b->step.n_logits = b->step.n_wanted = 0;
     b->max_len = b->n_hidden = 0;
     b->chooses = 0;
-    b->adapts = b->gives = b->has_places = b->sees = false;
+    b->adapts = b->gives = b->has_places = b->sees = b->has_states = b->has_zeros = false;
 }
 
 /* The length whose rope table the rows get. Rows of the prompt get the table of the whole prompt, however it is cut into chunks; a row of the answer
@@ -107,6 +113,30 @@ static void fill_given(struct batch *b, const struct sequence *seq, int32_t posi
     }
 }
 
+/* Which states a row sees. A row before the first picture sees all of them with its attention and passes by the feed-forward behind it; one without
+ * pictures passes by both: what it reads is the reserved block. */
+static void fill_spans(struct batch *b, const struct sequence *seq, int32_t position, int32_t row) {
+    const struct picture_states *states = seq->states;
+    int32_t from = 0, to = states ? states->n : 1;
+    bool is_behind = false;
+    for (int32_t i = 0; states && i < states->n_marks && states->marks[i].first <= position; i++)
+        from = states->marks[i].from, to = states->marks[i].to, is_behind = true;
+    b->spans[2 * row] = from, b->spans[2 * row + 1] = to;
+    b->step.given[0][row] = states ? NULL : b->zeros;
+    b->step.given[1][row] = is_behind ? NULL : b->zeros;
+    b->has_zeros |= !is_behind;
+}
+
+/* The blocks of a sequence's states. */
+static void fill_states(struct batch *b, const struct sequence *seq, int32_t i_seq) {
+    int32_t c = kv_token_classes(&b->kv->layout), *table = b->step.tables[c] + (int64_t)i_seq * b->step.table_capacity;
+    table[0] = 0;
+    if (!seq->states) return;
+    memcpy(table, seq->tables[c], (size_t)seq->n_blocks[c] * sizeof *table);
+    b->has_states = true;
+    if (seq->states->n > b->max_len) b->max_len = seq->states->n;
+}
+
 static void fill_places(struct batch *b, const struct sequence *seq, int32_t position, int32_t row) {
     for (int k = 0; k < STEP_AXES; k++)
         b->step.places[row * STEP_AXES + k] =
@@ -124,16 +154,19 @@ void batch_add(struct batch *b, const struct sequence *seq, int32_t n_rows, int3
                                        .slot = seq->slot,
                                        .rope_len = rope_length(seq, n_rows),
                                        .starts = seq->n_done == 0};
-    for (int32_t c = 0; c < b->kv->layout.n_classes; c++)
+    if (b->looks) fill_states(b, seq, i_seq);
+    for (int32_t c = 0; c < kv_token_classes(&b->kv->layout); c++)
         memcpy(s->tables[c] + (int64_t)i_seq * s->table_capacity, seq->tables[c], (size_t)seq->n_blocks[c] * sizeof(int32_t));
     fill_rope(b, i_seq, s->seqs[i_seq].rope_len);
     fill_adapters(b, i_seq, seq);
     for (int32_t i = 0; i < n_rows; i++) {
         int32_t r = s->n_rows++;
         s->ids[r] = seq->tokens[seq->n_done + i];
+        if (b->looks && s->ids[r] >= PICTURE_TOKEN) s->ids[r] -= PICTURE_TOKEN;
         s->pos[r] = seq->n_done + i;
         s->seq_of[r] = i_seq;
         if (b->n_given) fill_given(b, seq, s->pos[r], r), fill_places(b, seq, s->pos[r], r);
+        if (b->looks) fill_spans(b, seq, s->pos[r], r);
         if (b->is_prefix) b->until[r] = s->pos[r] < seq->n_prompt ? seq->n_prompt - 1 : -1, b->sees = true;
         if (i < first_wanted) continue;
         if (wants_hidden) b->hidden_rows[b->n_hidden++] = r;
@@ -142,12 +175,28 @@ void batch_add(struct batch *b, const struct sequence *seq, int32_t n_rows, int3
     if (seq->n_done + n_rows > b->max_len) b->max_len = seq->n_done + n_rows;
 }
 
+void batch_add_states(struct batch *b, const struct sequence *seq, int32_t first, int32_t n) {
+    struct step *s = &b->step;
+    assert(b->looks && n <= s->rows_capacity);
+    s->seqs[0] = (struct step_seq){.n_rows = n, .pos = first, .slot = -1};
+    s->n_seqs = 1;
+    s->n_rows = n;
+    fill_states(b, seq, 0);
+    for (int32_t r = 0; r < n; r++) {
+        s->ids[r] = s->seq_of[r] = 0;
+        s->pos[r] = first + r;
+        s->given[0][r] = seq->states->rows[first + r];
+        s->given[1][r] = NULL;
+    }
+}
+
 struct step_key batch_seal(struct batch *b) {
     struct step *s = &b->step;
     if (b->n_hidden) memcpy(s->wanted_rows + s->n_logits, b->hidden_rows, (size_t)b->n_hidden * sizeof *b->hidden_rows);
     s->n_wanted = s->n_logits + b->n_hidden;
     s->until = b->sees ? b->until : NULL;
     bool decode_only = s->n_rows == s->n_seqs && b->n_hidden == 0;
+    s->spans[0] = s->spans[1] = b->has_states ? b->spans : NULL;
     return (struct step_key){.n_rows = s->n_rows,
                              .n_seqs = s->n_seqs,
                              .n_logits = s->n_logits,
@@ -157,7 +206,8 @@ struct step_key batch_seal(struct batch *b) {
                              .shared_len = decode_only ? batch_find_sharing(b) : 0,
                              .chooses = b->chooses,
                              .adapts = b->adapts,
-                             .gives = b->gives,
+                             .gives = b->gives || (b->has_states && b->has_zeros),
                              .has_places = b->has_places,
-                             .sees = b->sees};
+                             .sees = b->sees,
+                             .has_spans = b->has_states};
 }

@@ -28,6 +28,11 @@ struct batch {
     int32_t *until;   /* [rows] becomes step.until when `sees` is true */
     bool has_places;  /* some rows have places of their own */
     int32_t *common;  /* [seqs] of sharing.c; NULL: the device reads every sequence's blocks by themselves */
+    bool looks;       /* pictures are looked at: every row has spans, and zeros where it passes by */
+    bool has_states;  /* some sequence has pictures to look at */
+    bool has_zeros;   /* some rows pass by */
+    int32_t *spans;   /* [rows][2] become step.spans when `has_states` is true */
+    float *zeros;     /* [hidden] */
 };
 
 struct batch_limits {
@@ -41,6 +46,8 @@ void batch_clear(struct batch *b);
 /* Adds the next n_rows tokens of the sequence, whose blocks are already reserved. Rows from first_wanted on are wanted. If the device has yet to choose
  * the last token, its id is negative and names the row of the step before that chooses it. */
 void batch_add(struct batch *b, const struct sequence *s, int32_t n_rows, int32_t first_wanted, bool wants_hidden);
+/* The rows [first, first + n) of the states that the sequence looks at, as a step of its own: positions are theirs. */
+void batch_add_states(struct batch *b, const struct sequence *s, int32_t first, int32_t n);
 /* The batch is complete: the step block is ready to run, and this is its key. */
 struct step_key batch_seal(struct batch *b);
 /* Fills step.sharing of a decode step. The positions that those rows have in common; 0: no group of rows is worth it (sharing.c). */

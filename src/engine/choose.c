@@ -113,7 +113,7 @@ void choose_end(struct engine *e, struct job *j) {
 /* The repetition penalty looks back last_n tokens. When this row's token enters that window, this is the token that leaves it; -1: none. */
 static int32_t leaving_token(const struct job *j) {
     int32_t last_n = j->spec.sampling.last_n, at = j->seq.n_tokens - last_n - 1;
-    return last_n > 0 && at >= 0 ? j->seq.tokens[at] : -1;
+    return last_n > 0 && at >= 0 && j->seq.tokens[at] < PICTURE_TOKEN ? j->seq.tokens[at] : -1;
 }
 
 static struct step_choice plain_choice(void) {

@@ -251,8 +251,9 @@ static bool can_run_ahead(const struct engine *e) {
 
 /* Launches a step, and the one behind it where the device runs ahead; then takes the results of the oldest. */
 static int run_step(struct engine *e, struct err *err) {
+    if (e->n_flights == 0) TRY(schedule_states(e, err));
     if (e->n_flights == 0) TRY(launch_step(e, err));
-    if (e->n_flights == 1 && can_run_ahead(e)) TRY(launch_step(e, err));
+    if (e->n_flights == 1 && can_run_ahead(e) && !schedule_awaits_states(e)) TRY(launch_step(e, err));
     return e->n_flights ? collect_oldest(e, err) : ERR_OK;
 }
 

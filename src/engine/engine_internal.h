@@ -332,6 +332,10 @@ void schedule_end(struct engine *e, struct job *j, enum job_finish finish, const
 void schedule_end_all(struct engine *e, enum job_finish finish, const struct err *why);
 /* Gives waiting jobs a place, as far as blocks and places last. */
 void schedule_admit(struct engine *e);
+/* Jobs that look at pictures whose keys and values are not in the cache yet: whether one is there, and their steps, where nothing is in flight. */
+bool schedule_lacks_states(const struct job *j);
+bool schedule_awaits_states(const struct engine *e);
+int schedule_states(struct engine *e, struct err *err);
 /* Fills the batch with rows of running jobs, and the flight with who has which; they stay empty when there is nothing to compute now. A job that
  * will never find blocks is ended, unless `is_ahead`: a step is in flight, whose end may bring some. */
 void schedule_plan(struct engine *e, struct flight *f, bool is_ahead);

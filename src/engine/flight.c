@@ -137,7 +137,7 @@ static enum job_finish take_back(struct engine *e, const struct flight_row *r) {
     struct job *j = r->job;
     const struct kv_layout *layout = &e->runner.kv.layout;
     bool can_go_back = layout->n_states == 0;
-    for (int32_t c = 0; c < layout->n_classes; c++) can_go_back &= layout->classes[c].window == 0;
+    for (int32_t c = 0; c < kv_token_classes(layout); c++) can_go_back &= layout->classes[c].window == 0;
     if (j->bound.refused == r->at) {
         err_set(&j->why, ERR_EDEVICE, "the device chose a token that the grammar does not allow");
         return JOB_ERROR;

@@ -36,6 +36,13 @@ static int check_part(const struct engine *e, const struct job_spec *s, const ch
                    most);
 }
 
+/* Whether a picture that is looked at stands here: its token may be beyond the vocabulary, which the head chooses from. */
+static bool is_marked(const struct picture_states *s, int32_t at) {
+    bool is = false;
+    for (int32_t i = 0; s && i < s->n_marks; i++) is |= s->marks[i].first == at;
+    return is;
+}
+
 static int check_prompt(const struct engine *e, const struct job_spec *s, struct err *err) {
     const struct spec *spec = &e->runner.model->spec;
     int32_t vocab = spec->vocab, context = e->runner.limits.context;
@@ -48,7 +55,7 @@ static int check_prompt(const struct engine *e, const struct job_spec *s, struct
                        s->n_tokens, context, s->max_new ? " with the answer" : "");
     if (e->runner.model->is_prefix) TRY(check_part(e, s, "the prompt", s->n_tokens, err));
     for (int32_t i = 0; i < s->n_tokens; i++)
-        if (s->tokens[i] < 0 || s->tokens[i] >= n_ids)
+        if (s->tokens[i] < 0 || s->tokens[i] >= (is_marked(s->states, i) && spec->embed_rows ? spec->embed_rows : n_ids))
             return err_set(err, ERR_EARG, "token %d is outside the vocabulary of %d", s->tokens[i], vocab);
     return ERR_OK;
 }
@@ -177,6 +184,35 @@ static int check_pictures(const struct engine *e, const struct job_spec *s, stru
     return s->shifts ? err_set(err, ERR_EUNSUPPORTED, "a prompt with pictures cannot be shortened where the context is full") : ERR_OK;
 }
 
+/* Pictures that are looked at: as many as the cache has room for. */
+static int check_states(const struct engine *e, const struct job_spec *s, struct err *err) {
+    const struct kv *kv = &e->runner.kv;
+    int32_t c = kv_token_classes(&kv->layout);
+    if (!s->states) return ERR_OK;
+    if (!kv->layout.n_of_pictures || !e->runner.model->n_given) return err_set(err, ERR_EUNSUPPORTED, "the model takes no pictures here");
+    int64_t room = (int64_t)(kv->pools[c].n_blocks - 1) * KV_BLOCK;
+    if (s->states->n > room)
+        return err_set(err, ERR_ELIMIT, "the prompt's pictures have %d states, and the cache has room for %lld: give fewer pictures",
+                       s->states->n, (long long)room);
+    if (s->cache == CACHE_SAVE) return err_set(err, ERR_EUNSUPPORTED, "the cache of a prompt with pictures cannot be saved");
+    return s->shifts ? err_set(err, ERR_EUNSUPPORTED, "a prompt with pictures cannot be shortened where the context is full") : ERR_OK;
+}
+
+/* Every token of such a prompt has seen the pictures: what the prefix cache keeps of it is for prompts with the same ones. */
+static void copy_states(struct job *j) {
+    const struct picture_states *from = j->spec.states;
+    int64_t width = j->engine->runner.model->spec.hidden;
+    if (!from) return;
+    struct picture_states *to = arena_copy(&j->arena, from, sizeof *to);
+    const float **rows = arena_new(&j->arena, const float *, to->n);
+    float *numbers = arena_new(&j->arena, float, to->n *width);
+    for (int32_t i = 0; i < to->n; i++) rows[i] = memcpy(numbers + i * width, from->rows[i], (size_t)width * sizeof *numbers);
+    to->rows = rows;
+    to->marks = arena_copy(&j->arena, from->marks, (size_t)to->n_marks * sizeof *to->marks);
+    j->spec.states = to;
+    if (j->tree >= 0) j->tree = (int32_t)(hash_pair(to->hash, (uint64_t)j->tree) & (PICTURE_TOKEN - 1)) | PICTURE_TOKEN;
+}
+
 static void copy_pictures(struct job *j) {
     struct job_spec *s = &j->spec;
     int64_t width = j->engine->runner.model->spec.hidden;
@@ -197,10 +233,12 @@ static int copy_spec(struct job *j, const struct job_spec *spec, struct err *err
     assert(spec->cache == CACHE_USED || (spec->rows == ROWS_NONE && spec->max_new == 0));
     TRY(check_prompt(e, spec, err));
     TRY(check_pictures(e, spec, err));
+    TRY(check_states(e, spec, err));
     TRY(speculate_check(e, spec, err));
     j->spec = *spec;
     copy_pictures(j);
     TRY(copy_adapters(j, err));
+    copy_states(j);
     TRY(prompt_cache_check(j, err));
     if (spec->max_new != 0) TRY(copy_answer(j, err));
     j->spec.stops = NULL; /* the chain has its own copies */

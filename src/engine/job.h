@@ -58,8 +58,9 @@ struct job_spec {
     int32_t n_tokens;
     const struct picture_rows *pictures; /* [n_pictures] runs of tokens that stand for pictures, in order */
     int32_t n_pictures;
-    const int32_t *places; /* [n_tokens][STEP_AXES] where tokens lie in time, height and width; NULL: one behind the other */
-    int32_t max_new;       /* tokens of the answer at most; 0: none; -1: until it ends or the context is full */
+    const struct picture_states *states; /* pictures that the model looks at; NULL: none */
+    const int32_t *places;               /* [n_tokens][STEP_AXES] where tokens lie in time, height and width; NULL: one behind the other */
+    int32_t max_new;                     /* tokens of the answer at most; 0: none; -1: until it ends or the context is full */
     enum job_rows rows;
     enum job_cache cache;
     int32_t n_asked; /* CACHE_SAVE: of the tokens, those that somebody asked with; the others were an answer. 0: all. A cache that cannot be

@@ -35,7 +35,7 @@ struct prefix *prefix_open(const struct prefix_options *o) {
     struct prefix *p = mem_alloc(sizeof *p);
     p->options = *o;
     int32_t n = 1024;
-    for (int32_t c = 0; c < o->kv->layout.n_classes; c++)
+    for (int32_t c = 0; c < kv_token_classes(&o->kv->layout); c++)
         if (o->kv->pools[c].n_blocks > n) n = o->kv->pools[c].n_blocks;
     p->n_entries = n;
     p->entries = mem_alloc((size_t)n * sizeof *p->entries);
@@ -123,7 +123,7 @@ static void remove_entry(struct prefix *p, int32_t i) {
     if (e->parent != ROOT) p->entries[e->parent].n_children--;
     unlink_use(p, i);
     drop_snapshot(p, e);
-    for (int32_t c = 0; c < p->options.kv->layout.n_classes; c++) drop_block(p, e, c);
+    for (int32_t c = 0; c < kv_token_classes(&p->options.kv->layout); c++) drop_block(p, e, c);
     e->next_in_chain = p->free;
     p->free = i;
 }
@@ -136,7 +136,7 @@ static bool is_idle(const struct prefix *p, const struct entry *e, int32_t c) {
 static bool is_spare(const struct prefix *p, int32_t i) {
     const struct entry *e = &p->entries[i];
     bool spare = e->n_children == 0;
-    for (int32_t c = 0; c < p->options.kv->layout.n_classes; c++) spare = spare && is_idle(p, e, c);
+    for (int32_t c = 0; c < kv_token_classes(&p->options.kv->layout); c++) spare = spare && is_idle(p, e, c);
     return spare;
 }
 
@@ -223,7 +223,7 @@ int32_t prefix_pause(const struct prefix *p, const struct sequence *s) {
 }
 
 static void keep_blocks(struct prefix *p, struct entry *e, const struct sequence *s, int32_t i_block) {
-    for (int32_t c = 0; c < p->options.kv->layout.n_classes; c++) {
+    for (int32_t c = 0; c < kv_token_classes(&p->options.kv->layout); c++) {
         if (e->blocks[c] != NONE || s->tables[c][i_block] < 0) continue;
         e->blocks[c] = s->tables[c][i_block];
         kv_block_cache(p->options.kv, c, e->blocks[c]);
@@ -331,7 +331,7 @@ static int32_t first_seen(const struct prefix *p, int32_t c, int32_t n_done) {
  * without a window never lose one inside the tree. */
 static bool can_begin(const struct prefix *p, int32_t at, int32_t depth) {
     if (is_recurrent(p) && p->entries[at].snapshot == NONE) return false;
-    for (int32_t c = 0; c < p->options.kv->layout.n_classes; c++) {
+    for (int32_t c = 0; c < kv_token_classes(&p->options.kv->layout); c++) {
         bool windowed = p->options.kv->layout.classes[c].window > 0;
         int32_t first = windowed ? first_seen(p, c, depth * KV_BLOCK) : depth - 1, e = at;
         for (int32_t i = depth - 1; i >= first; i--, e = p->entries[e].parent)
@@ -341,7 +341,7 @@ static bool can_begin(const struct prefix *p, int32_t at, int32_t depth) {
 }
 
 static void share_line(struct prefix *p, struct sequence *s, int32_t at, int32_t depth) {
-    for (int32_t c = 0; c < p->options.kv->layout.n_classes; c++) {
+    for (int32_t c = 0; c < kv_token_classes(&p->options.kv->layout); c++) {
         int32_t first = first_seen(p, c, depth * KV_BLOCK), e = at;
         for (int32_t i = depth - 1; i >= 0; i--, e = p->entries[e].parent) {
             s->tables[c][i] = i >= first ? p->entries[e].blocks[c] : -1;
@@ -365,7 +365,7 @@ static int32_t nearest_child(const struct prefix *p, int32_t tree, int32_t at, c
     for (int32_t i = at == ROOT ? p->root_child : p->entries[at].first_child; i != NONE; i = p->entries[i].next_sibling) {
         int32_t common = count_common(p->entries[i].tokens, tokens, n);
         bool whole = p->entries[i].tree == tree;
-        for (int32_t c = 0; c < p->options.kv->layout.n_classes; c++) whole = whole && p->entries[i].blocks[c] != NONE;
+        for (int32_t c = 0; c < kv_token_classes(&p->options.kv->layout); c++) whole = whole && p->entries[i].blocks[c] != NONE;
         if (whole && common > *out_common) {
             best = i;
             *out_common = common;
@@ -381,9 +381,9 @@ static void copy_part(struct prefix *p, struct sequence *s, int32_t at) {
     if (left > KV_BLOCK) left = KV_BLOCK;
     int32_t from = nearest_child(p, s->tree, at, s->tokens + s->n_done, left, &common);
     if (from == NONE || common < COPY_MIN) return;
-    for (int32_t c = 0; c < kv->layout.n_classes; c++)
+    for (int32_t c = 0; c < kv_token_classes(&kv->layout); c++)
         if (kv->pools[c].n_free == 0) return;
-    for (int32_t c = 0; c < kv->layout.n_classes; c++) {
+    for (int32_t c = 0; c < kv_token_classes(&kv->layout); c++) {
         int32_t block = kv_block_get(kv, c);
         s->tables[c][s->n_blocks[c]++] = block;
         if (p->options.backend->type->block_copy(p->options.backend, c, p->entries[from].blocks[c], block, NULL)) common = 0;
@@ -409,6 +409,6 @@ int32_t prefix_attach(struct prefix *p, struct sequence *s) {
     }
     touch(p, best);
     share_line(p, s, best, best_depth);
-    if (!is_recurrent(p) && p->options.kv->layout.n_classes > 0) copy_part(p, s, best);
+    if (!is_recurrent(p) && kv_token_classes(&p->options.kv->layout) > 0) copy_part(p, s, best);
     return s->n_done;
 }

@@ -8,7 +8,7 @@
 static bool can_be_cut(const struct engine *e, int32_t n_tokens) {
     const struct kv_layout *l = &e->runner.kv.layout;
     bool can = l->n_states == 0;
-    for (int32_t c = 0; c < l->n_classes; c++) can &= l->classes[c].window == 0 || n_tokens < l->classes[c].window;
+    for (int32_t c = 0; c < kv_token_classes(l); c++) can &= l->classes[c].window == 0 || n_tokens < l->classes[c].window;
     return can;
 }
 
@@ -39,7 +39,7 @@ void engine_saved_reader(const struct engine *e, struct saved_reader *out) {
     out->own = saved_head(e->options.identity, l);
     out->own.precision = (int32_t)r->backend->precision;
     out->own.kv_bits = r->backend->kv_bits;
-    for (int32_t c = 0; c < l->n_classes && r->backend->type->block_bytes; c++) {
+    for (int32_t c = 0; c < kv_token_classes(l) && r->backend->type->block_bytes; c++) {
         const char *layout;
         size_t bytes = r->backend->type->block_bytes(r->backend, c, &layout);
         saved_class_blocks(&out->own.classes[c], bytes, layout);
@@ -100,12 +100,12 @@ static int no_room(const struct saved *f, struct err *err) {
 /* Takes a block for each block of the file. Cached blocks are given up for them, but only if that will be enough. */
 static int take_blocks(struct engine *e, const struct saved *f, struct sequence *s, struct err *err) {
     struct kv *kv = &e->runner.kv;
-    for (int32_t c = 0; c < kv->layout.n_classes; c++) {
+    for (int32_t c = 0; c < kv_token_classes(&kv->layout); c++) {
         int32_t need = 0;
         for (int32_t i = 0; i < f->n_blocks; i++) need += f->there[c][i];
         if (need > kv->pools[c].n_free + kv->pools[c].n_idle) return no_room(f, err);
     }
-    for (int32_t c = 0; c < kv->layout.n_classes; c++)
+    for (int32_t c = 0; c < kv_token_classes(&kv->layout); c++)
         for (int32_t i = 0; i < f->n_blocks; i++) {
             while (f->there[c][i] && kv->pools[c].n_free == 0)
                 if (!prefix_evict(e->prefix, c)) return no_room(f, err);
@@ -119,7 +119,7 @@ static int write_blocks(struct engine *e, const struct saved *f, const struct se
     struct backend *be = e->runner.backend;
     const unsigned char *at = f->blocks;
     const char *layout;
-    for (int32_t c = 0; c < e->runner.kv.layout.n_classes; c++) {
+    for (int32_t c = 0; c < kv_token_classes(&e->runner.kv.layout); c++) {
         size_t bytes = be->type->block_bytes(be, c, &layout);
         for (int32_t i = 0; i < f->n_blocks; i++) {
             if (!f->there[c][i]) continue;

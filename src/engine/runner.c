@@ -4,8 +4,14 @@
 #include "backend/split/split.h"
 #include "engine/kv_size.h"
 
+/* Rows of pictures follow the tokens, but there is room for two pictures at least and for one of each sequence at most. */
+static int64_t picture_positions(const struct kv_class *k, const struct runner_limits *l) {
+    int64_t least = 2 * (int64_t)k->picture_rows, most = (int64_t)l->seqs * k->picture_rows;
+    return l->kv_tokens < least || most < least ? least : l->kv_tokens < most ? l->kv_tokens : most;
+}
+
 static int32_t blocks_needed(const struct kv_class *k, const struct runner_limits *l) {
-    int64_t tokens = l->kv_tokens;
+    int64_t tokens = k->picture_rows ? picture_positions(k, l) : l->kv_tokens;
     if (k->window > 0) {
         /* a window keeps its own span, a chunk of new rows, and the block that straddles each end */
         int64_t span = (int64_t)k->window + l->rows + 2 * KV_BLOCK;
@@ -21,6 +27,7 @@ static void describe(struct runner *r, const struct step_key *key) {
     l->adapts = key->adapts;
     l->gives = key->gives;
     l->has_places = key->has_places;
+    l->has_spans = key->has_spans;
     struct tensor states = forward_hidden(r->model, l, r->taps);
     for (int32_t i = 0; i < r->model->taps.n; i++) oplist_output(l, r->taps[i]);
     r->hidden = tensor_slice_rows(states, key->n_logits, key->n_hidden);
@@ -32,6 +39,27 @@ static void describe(struct runner *r, const struct step_key *key) {
     oplist_output(l, r->best);
 }
 
+/* Whether pictures are looked at, not among the tokens. */
+static bool runner_looks(const struct runner *r) {
+    return r->model->spec.kv.n_of_pictures && r->model->n_given > 0;
+}
+
+/* The most positions that a sequence may see: of the text, or of pictures. */
+static int32_t runner_positions(const struct runner *r) {
+    const struct kv_layout *l = &r->model->spec.kv;
+    int64_t rows = l->n_of_pictures ? picture_positions(&l->classes[l->n_classes - 1], &r->limits) : 0;
+    return rows > r->limits.context ? (int32_t)rows : r->limits.context;
+}
+
+static struct step_key states_key(const struct runner *r, int32_t n_rows) {
+    return (struct step_key){.n_rows = n_rows, .n_seqs = 1, .max_len = runner_positions(r), .gives = true};
+}
+
+static void describe_states(struct runner *r) {
+    r->backend->list.gives = true;
+    forward_states(r->model, &r->backend->list);
+}
+
 static int reserve_key(struct runner *r, const struct step_key *key, struct err *err) {
     r->backend->type->begin(r->backend, key);
     describe(r, key);
@@ -40,7 +68,7 @@ static int reserve_key(struct runner *r, const struct step_key *key, struct err 
 
 /* Plans the largest steps, so that later ones find their memory. */
 static int reserve(struct runner *r, struct err *err) {
-    bool has_head = !r->model->spec.is_encoder;
+    bool has_head = !r->model->spec.is_encoder, looks = runner_looks(r);
     struct step_key key = {.n_rows = r->limits.rows,
                            .n_seqs = r->limits.seqs,
                            .n_logits = r->limits.logits,
@@ -48,7 +76,14 @@ static int reserve(struct runner *r, struct err *err) {
                            .chooses = r->backend->chooses ? CHOICE_ALL : 0,
                            .adapts = r->model->weights.n_adapters > 0,
                            .gives = r->model->n_given > 0,
-                           .has_places = r->model->n_given > 0};
+                           .has_places = r->model->n_given > 0,
+                           .has_spans = looks};
+    if (looks) {
+        struct step_key states = states_key(r, key.n_rows);
+        r->backend->type->begin(r->backend, &states);
+        describe_states(r);
+        TRY(r->backend->type->reserve(r->backend, err));
+    }
     if (has_head) TRY(reserve_key(r, &key, err));
     key.n_hidden = key.n_rows - key.n_logits;
     return (r->backend->mixes_rows || !has_head) && key.n_hidden ? reserve_key(r, &key, err) : ERR_OK;
@@ -58,7 +93,7 @@ static int reserve(struct runner *r, struct err *err) {
 static int open_cache(struct runner *r, struct err *err) {
     const struct runner_limits *l = &r->limits;
     struct kv_layout layout = r->model->spec.kv;
-    layout.max_context = l->context;
+    layout.max_context = runner_positions(r);
     layout.n_slots = l->seqs + l->snapshots;
     for (int32_t i = 0; i < layout.n_classes; i++) layout.classes[i].n_blocks = blocks_needed(&layout.classes[i], l);
     kv_init(&r->kv, &layout);
@@ -130,8 +165,14 @@ static int open_memory(struct runner *r, struct err *err) {
     if (l->kv_share > 0) l->kv_tokens = KV_BLOCK;
     TRY(open_cache(r, err));
     TRY(batch_init(&r->batch, &r->model->spec, &r->kv,
-                   &(struct batch_limits){l->rows, l->seqs, l->logits, l->context, r->model->weights.n_adapters, r->model->n_given,
-                                          r->model->is_prefix, r->backend->reads_shared},
+                   &(struct batch_limits){.rows = l->rows,
+                                          .seqs = l->seqs,
+                                          .logits = l->logits,
+                                          .context = runner_positions(r),
+                                          .adapters = r->model->weights.n_adapters,
+                                          .given = r->model->n_given,
+                                          .is_prefix = r->model->is_prefix,
+                                          .reads_shared = r->backend->reads_shared},
                    err));
     TRY(reserve(r, err));
     if (l->kv_share > 0) TRY(fit_cache(r, most, err));
@@ -163,6 +204,19 @@ int runner_run(struct runner *r, struct err *err) {
     if (r->backend->type->begin(r->backend, &key)) describe(r, &key);
     else r->logits.rows = r->best.rows = key.n_logits; /* replayed: the same list, so the same values */
     return r->backend->type->end(r->backend, &r->batch.step, err);
+}
+
+int runner_states(struct runner *r, const struct sequence *s, struct err *err) {
+    int32_t most = r->limits.rows;
+    for (int32_t first = 0, n; first < s->states->n; first += n) {
+        n = s->states->n - first < most ? s->states->n - first : most;
+        batch_clear(&r->batch);
+        batch_add_states(&r->batch, s, first, n);
+        struct step_key key = states_key(r, n);
+        if (r->backend->type->begin(r->backend, &key)) describe_states(r);
+        TRY(r->backend->type->end(r->backend, &r->batch.step, err));
+    }
+    return ERR_OK;
 }
 
 int runner_hidden(struct runner *r, float *out, struct err *err) {

@@ -39,6 +39,8 @@ void runner_close(struct runner *r);
 
 /* Runs the batch. */
 int runner_run(struct runner *r, struct err *err);
+/* Keys and values of the pictures that the sequence looks at, into its blocks; nothing may be in flight. */
+int runner_states(struct runner *r, const struct sequence *s, struct err *err);
 /* The hidden states that were wanted of the last run, dense, [n_hidden, hidden]. */
 int runner_hidden(struct runner *r, float *out, struct err *err);
 /* The model's taps of the last run, dense, [n_rows, hidden] each; valid until the next. */

@@ -16,10 +16,10 @@ struct saved_head saved_head(uint64_t model, const struct kv_layout *l) {
                            .head_bytes = sizeof h,
                            .model = model,
                            .block_tokens = KV_BLOCK,
-                           .n_classes = l->n_classes,
+                           .n_classes = kv_token_classes(l),
                            .state_bytes = kv_state_bytes(l)};
     memcpy(h.magic, magic, sizeof magic);
-    for (int32_t c = 0; c < l->n_classes; c++) {
+    for (int32_t c = 0; c < kv_token_classes(l); c++) {
         const struct kv_class *k = &l->classes[c];
         h.classes[c] = (struct saved_class){
             .n_layers = k->n_layers, .heads = k->heads, .k_width = k->k_width, .v_width = k->v_width, .window = k->window};

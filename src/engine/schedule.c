@@ -63,6 +63,7 @@ static bool give_place(struct engine *e, struct job *j) {
     for (int32_t i = 0; i < j->spec.n_tokens; i++) sequence_append(&j->seq, j->spec.tokens[i]);
     j->seq.n_prompt = j->spec.n_tokens;
     sequence_place_pictures(&j->seq, j->spec.pictures, j->spec.n_pictures, j->spec.places);
+    sequence_see(&j->seq, &e->runner.kv, j->spec.states);
     j->seq.adapters = j->spec.adapters;
     j->seq.tree = j->tree;
     j->is_placed = true;
@@ -80,7 +81,7 @@ static int32_t blocks_of(const struct engine *e, int32_t n_positions, int32_t c)
 /* Whether there are blocks for so many positions, beside those that running prompts will still need. Admitting more jobs than that would lead to
  * preemption. */
 static bool fits(const struct engine *e, int32_t n_positions) {
-    for (int32_t c = 0; c < e->runner.kv.layout.n_classes; c++) {
+    for (int32_t c = 0; c < kv_token_classes(&e->runner.kv.layout); c++) {
         int64_t need = blocks_of(e, n_positions, c);
         for (int32_t i = 0; i < e->n_running; i++) {
             int32_t more = blocks_of(e, e->running[i]->seq.n_tokens + 1, c) - e->running[i]->seq.n_blocks[c];
@@ -177,11 +178,34 @@ static bool reserve(struct engine *e, struct sequence *s, int32_t n) {
     struct kv *kv = &e->runner.kv;
     while (!sequence_reserve(s, kv, n)) {
         bool more = false;
-        for (int32_t c = 0; c < kv->layout.n_classes && e->prefix; c++)
+        for (int32_t c = 0; c < kv_token_classes(&kv->layout) && e->prefix; c++)
             if ((s->n_done + n + KV_BLOCK - 1) / KV_BLOCK - s->n_blocks[c] > kv->pools[c].n_free) more |= prefix_evict(e->prefix, c);
         if (!more) return false;
     }
     return true;
+}
+
+/* ---- pictures that are looked at ---------------------------------------------------------------------------------------- */
+
+bool schedule_lacks_states(const struct job *j) {
+    return j->seq.states && !j->seq.has_states;
+}
+
+bool schedule_awaits_states(const struct engine *e) {
+    bool any = false;
+    for (int32_t i = 0; i < e->n_running; i++) any |= schedule_lacks_states(e->running[i]);
+    return any;
+}
+
+/* A job whose states find no blocks waits for those of others; job_create has seen to it that all of them are enough for one. */
+int schedule_states(struct engine *e, struct err *err) {
+    for (int32_t i = 0; i < e->n_running; i++) {
+        struct sequence *s = &e->running[i]->seq;
+        if (!schedule_lacks_states(e->running[i]) || !sequence_reserve_states(s, &e->runner.kv)) continue;
+        TRY(runner_states(&e->runner, s, err));
+        s->has_states = true;
+    }
+    return ERR_OK;
 }
 
 /* ---- one step --------------------------------------------------------------------------------------------------------- */
@@ -228,6 +252,7 @@ static int32_t add_decode_rows(struct engine *e, struct flight *f, struct job *j
 /* Whether the job cannot be in the next step: the host has to choose its last token first, or that token was the last one wanted, or the mask of the
  * next token depends on it. */
 static bool must_wait(const struct job *j) {
+    if (schedule_lacks_states(j)) return true;
     int32_t last = j->seq.tokens[j->seq.n_tokens - 1];
     return last == TOKEN_OF_THE_HOST ||
            (last < 0 && (j->seq.n_tokens >= j->n_limit || bound_holds(j) || job_nears_close(j) || j->draft.n_hoped > 0));

@@ -18,7 +18,8 @@ bool sequence_init(struct sequence *s, struct kv *kv, int32_t capacity) {
         if (s->slot < 0) return false;
     }
     s->tokens = mem_alloc((size_t)capacity * sizeof *s->tokens);
-    for (int32_t c = 0; c < kv->layout.n_classes; c++) s->tables[c] = mem_alloc((size_t)(blocks_for(capacity) + 1) * sizeof **s->tables);
+    for (int32_t c = 0; c < kv_token_classes(&kv->layout); c++)
+        s->tables[c] = mem_alloc((size_t)(blocks_for(capacity) + 1) * sizeof **s->tables);
     return true;
 }
 
@@ -29,6 +30,7 @@ void sequence_drop(struct sequence *s, struct kv *kv) {
         s->n_blocks[c] = 0;
     }
     s->n_done = 0;
+    s->has_states = false;
 }
 
 void sequence_free(struct sequence *s, struct kv *kv) {
@@ -65,18 +67,32 @@ const struct picture_rows *sequence_cut_picture(const struct sequence *s, int32_
     return NULL;
 }
 
+void sequence_see(struct sequence *s, struct kv *kv, const struct picture_states *states) {
+    int32_t c = kv_token_classes(&kv->layout);
+    s->states = states;
+    for (int32_t i = 0; states && i < states->n_marks; i++) s->tokens[states->marks[i].first] |= PICTURE_TOKEN;
+    if (states) s->tables[c] = mem_alloc((size_t)blocks_for(states->n) * sizeof **s->tables);
+}
+
+bool sequence_reserve_states(struct sequence *s, struct kv *kv) {
+    int32_t c = kv_token_classes(&kv->layout), need = blocks_for(s->states->n);
+    if (need - s->n_blocks[c] > kv->pools[c].n_free) return false;
+    while (s->n_blocks[c] < need) s->tables[c][s->n_blocks[c]++] = kv_block_get(kv, c);
+    return true;
+}
+
 bool sequence_reserve(struct sequence *s, struct kv *kv, int32_t n_rows) {
     int32_t need = blocks_for(s->n_done + n_rows);
-    for (int32_t c = 0; c < kv->layout.n_classes; c++)
+    for (int32_t c = 0; c < kv_token_classes(&kv->layout); c++)
         if (need - s->n_blocks[c] > kv->pools[c].n_free) return false;
-    for (int32_t c = 0; c < kv->layout.n_classes; c++)
+    for (int32_t c = 0; c < kv_token_classes(&kv->layout); c++)
         while (s->n_blocks[c] < need) s->tables[c][s->n_blocks[c]++] = kv_block_get(kv, c);
     return true;
 }
 
 void sequence_advance(struct sequence *s, struct kv *kv, int32_t n_rows) {
     s->n_done += n_rows;
-    for (int32_t c = 0; c < kv->layout.n_classes; c++) {
+    for (int32_t c = 0; c < kv_token_classes(&kv->layout); c++) {
         int32_t window = kv->layout.classes[c].window;
         if (window == 0) continue;
         /* the next row, at n_done, sees n_done - window + 1 and later */

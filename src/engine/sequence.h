@@ -12,6 +12,20 @@ struct picture_rows {
     bool both_ways;                /* the tokens see each other */
 };
 
+/* Tokens from this one on, up to the next mark, see these of the states. */
+struct picture_mark {
+    int32_t first, from, to;
+};
+
+/* Pictures that are not among the tokens: layers of the text model look at what a tower has made of them. Tokens before the first mark see all states. */
+struct picture_states {
+    const float *const *rows; /* [n] of as many numbers as the model's rows have */
+    int32_t n;
+    const struct picture_mark *marks; /* [n_marks] in the order of their tokens */
+    int32_t n_marks;
+    uint64_t hash;
+};
+
 struct sequence {
     int32_t *tokens;
     int32_t n_tokens, n_prompt, capacity; /* prompt first, then what was generated */
@@ -23,9 +37,11 @@ struct sequence {
     int32_t tree;                        /* of the prefix cache: sequences of one use the same adapters; -1: it is kept out */
     const struct picture_rows *pictures; /* [n_pictures] in the order of their tokens */
     int32_t n_pictures;
-    const int32_t *places; /* [n_prompt][STEP_AXES] where the prompt's tokens lie; NULL: by position */
-    int32_t place_shift;   /* later ones: their position plus this, on every axis */
-    int32_t rope_len;      /* rope tables that depend on the length are made for this length or a longer one */
+    const struct picture_states *states; /* NULL: none */
+    bool has_states;                     /* their keys and values are in the cache */
+    const int32_t *places;               /* [n_prompt][STEP_AXES] where the prompt's tokens lie; NULL: by position */
+    int32_t place_shift;                 /* later ones: their position plus this, on every axis */
+    int32_t rope_len;                    /* rope tables that depend on the length are made for this length or a longer one */
 };
 
 /* Room for `capacity` tokens; a slot is taken where the model has recurrent state. False when none is free. */
@@ -35,6 +51,9 @@ void sequence_append(struct sequence *s, int32_t token);
 /* Pictures of the prompt that was appended. Their tokens get numbers beyond any vocabulary, made of the picture's content: so the prefix cache
  * tells pictures apart. */
 void sequence_place_pictures(struct sequence *s, const struct picture_rows *pictures, int32_t n, const int32_t *places);
+/* Pictures that the model looks at, whose tokens are marked as theirs; and blocks for their keys and values: false, and nothing taken, when there are too few. */
+void sequence_see(struct sequence *s, struct kv *kv, const struct picture_states *states);
+bool sequence_reserve_states(struct sequence *s, struct kv *kv);
 /* The picture whose rows see each other and that would be cut if the sequence were computed up to here; NULL: none. */
 const struct picture_rows *sequence_cut_picture(const struct sequence *s, int32_t n_done);
 /* Blocks for positions up to n_done + n_rows - 1. False, and nothing taken, when the pools are short. */

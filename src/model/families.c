@@ -100,6 +100,8 @@ KEYS(lfm2_moe_keys, {"first_k_dense_replace", "num_dense_layers"});
 
 #define ROLES(name, ...) static const struct role_name name[] = {__VA_ARGS__, {ROLE_EMBED, NULL}}
 
+ROLES(cross_roles, {ROLE_Q, "@a.q_proj|@l.cross_attn.q_proj"}, {ROLE_K, "@a.k_proj|@l.cross_attn.k_proj"}, {ROLE_V, "@a.v_proj|@l.cross_attn.v_proj"},
+      {ROLE_O, "@a.o_proj|@l.cross_attn.o_proj"}, {ROLE_Q_NORM, "@l.cross_attn.q_norm"}, {ROLE_K_NORM, "@l.cross_attn.k_norm"});
 ROLES(four_norms, {ROLE_FFN_NORM, "@l.post_attention_layernorm"}, {ROLE_MIX_POST_NORM, "@l.post_self_attn_layernorm"});
 ROLES(norm_before_either, {ROLE_FFN_NORM, "@l.norm"});
 ROLES(experts_beside_mlp, {ROLE_ROUTER, "@l.router.proj"},
@@ -183,6 +185,8 @@ const struct family family_table[] = {
     {.type = "ministral3", .title = "Ministral 3", .defaults = ministral3_class, .pattern = "S", .keys = ministral3_keys},
     {.type = "mixtral", .title = "Mixtral", .defaults = mixtral_class, .pattern = "S", .ffn = FFN_EXPERTS, .moe = {.score = ROUTE_SOFTMAX_AFTER},
      .names = {.ffn = "block_sparse_moe"}, .keys = experts_have_intermediate_size},
+    {.type = "mllama_text_model", .title = "Llama 3.2 Vision", .defaults = mllama_text_model_class, .attn = {.cross = "cross_attention_layers"},
+     .names = {.roles = cross_roles}, .stream = &cross_stream},
     {.type = "llama4_text", .title = "Llama 4 (text)", .defaults = llama4_text_class, .pattern = "CCCF", .ffn = FFN_EXPERTS,
      .attn = {.chunks_have_rope = true, .rope = ROPE_PAIR, .qk_norm = QK_HEAD, .qk_switch = "use_qk_norm", .qk_norm_last = true,
      .qk_norm_bare = true},
@@ -475,6 +479,7 @@ const struct alias family_aliases[] = {
     {.type = "llava_next", .family = "llama", .has_bare_head = true},
     {.type = "llava_onevision", .family = "qwen2", .has_bare_head = true},
     {.type = "mistral3", .family = "mistral", .has_bare_head = true},
+    {.type = "mllama", .family = "mllama_text_model"},
     {.type = "paddleocr_vl", .family = "llama", .defaults = ernie4_5_class},
     {.type = "paligemma", .family = "gemma", .has_bare_head = true},
     {.type = "qwen2_5_vl", .family = "qwen2", .defaults = qwen2_vl_text_class},
@@ -490,7 +495,6 @@ const struct alias family_aliases[] = {
 const int32_t family_n_aliases = (int32_t)(sizeof family_aliases / sizeof *family_aliases);
 
 const struct refusal family_refusals[] = {
-    {"mllama", "its layers look at an image through cross-attention"},
     {"t5", "it is an encoder and a decoder, with relative positions"},
     {"whisper", "it transcribes sound"},
 };

@@ -44,6 +44,7 @@ struct attn_row {
     bool begins_full;        /* the first layer is a full one unless config.json says otherwise */
     int32_t window_kv;       /* sliding layers have so many times the key and value heads; 0: 1 */
     bool ends_full;          /* the last layer is a full one whatever config.json says */
+    const char *cross;       /* the key that lists layers which look at pictures; NULL: there are none */
     const char *nope;        /* letters of layers without positions, in models that have sliding layers */
     bool no_rope;            /* no layer has rotary positions */
     const char *rope_switch; /* the key that turns rotary positions on; NULL: always on */
@@ -152,7 +153,7 @@ static inline int32_t attn_inputs(const struct family *f) {
 }
 
 extern const struct stream lightning_stream, hybrid_stream, per_layer_stream, altup_stream, shared_stream, shortcut_stream, wkv_stream,
-    exchange_stream, hyper_stream, blend_stream;
+    exchange_stream, hyper_stream, blend_stream, cross_stream;
 
 extern const struct family family_table[];
 extern const int32_t family_count;

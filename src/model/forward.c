@@ -76,7 +76,8 @@ static struct tensor embed(struct pass *p) {
     const struct bound *g = p->m->weights.global;
     int32_t typed = s->n_types ? s->vocab : 0;
     struct tensor x = op_embed(p->l, &(struct embed_args){.weight = g[ROLE_EMBED].w, .scale = s->embed_scale, .vocab = typed});
-    if (p->l->gives && !p->m->is_draft_head) x = op_given(p->l, x, &(struct given_args){.width = s->embed_width});
+    bool is_among = !s->kv.n_of_pictures; /* pictures are rows of the stream */
+    if (p->l->gives && is_among && !p->m->is_draft_head) x = op_given(p->l, x, &(struct given_args){.width = s->embed_width});
     if (g[ROLE_TYPES].w) {
         struct embed_args type = {.weight = g[ROLE_TYPES].w, .scale = 1.0f, .vocab = typed, .by_type = 1};
         x = op_add(p->l, x, op_embed(p->l, &type), NULL);
@@ -113,6 +114,7 @@ struct tensor forward_hidden(const struct model *m, struct oplist *l, struct ten
     const struct spec *s = &m->spec;
     const struct stream *stream = s->stream;
     struct tensor picks = {0}, beside = {0};
+    bool is_among = !s->kv.n_of_pictures;
     struct pass p = {.l = l, .m = m, .picks = &picks, .beside = &beside};
     struct tensor x = embed(&p);
     for (int32_t i = 0; i < s->n_layers; i++) {
@@ -121,7 +123,7 @@ struct tensor forward_hidden(const struct model *m, struct oplist *l, struct ten
         p.w = m->weights.layers[i];
         tap(m, i, x, taps);
         x = stream && stream->block ? stream->block(&p, x) : pass_block(&p, x);
-        if (l->gives && !m->is_draft_head && i + 1 < m->n_given)
+        if (l->gives && is_among && !m->is_draft_head && i + 1 < m->n_given)
             x = op_given(l, x, &(struct given_args){.set = i + 1, .width = s->hidden, .adds = 1});
     }
     l->layer = -1;

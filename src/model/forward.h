@@ -10,6 +10,7 @@ struct taps {
     int32_t n, at[STATE_TAPS];
     bool is_normed; /* that of the last layer's output is behind the final norm */
 };
+enum { LOOKED_AT_SETS = 2 }; /* of rows that the host gives where pictures are looked at: those that pass by (cross.c) */
 
 struct model {
     struct spec spec;
@@ -47,6 +48,8 @@ struct stream {
 /* Emits the pass for the list's rows; returns the hidden states of the wanted rows behind the final norm [n_wanted, 1, hidden]. taps, [m->taps.n], get
  * what those say, [rows, 1, hidden] each; NULL: nobody reads them. */
 struct tensor forward_hidden(const struct model *m, struct oplist *l, struct tensor *taps);
+/* Keys and values of pictures for the layers that look at them: the list's rows are states that the host gives, and nothing comes out. */
+void forward_states(const struct model *m, struct oplist *l);
 /* The logits of hidden states [rows, 1, vocab]. */
 struct tensor forward_head(const struct model *m, struct oplist *l, struct tensor hidden);
 

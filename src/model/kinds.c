@@ -111,6 +111,7 @@ static int letter_without_types(const struct resolver *r, int32_t layer, char *o
     if (yyjson_is_arr(cfg_get(&r->cfg, "hybrid_layer_pattern"))) TRY(letter_by_list(r, layer, out, err));
     *out = letter_of_hybrid(r, layer, *out);
     if (letter_among(pattern, "P", true, 0)) TRY(letter_by_ratio(r, layer, out, err));
+    if (r->family->attn.cross && cfg_list_has(&r->cfg, r->family->attn.cross, layer)) *out = 'Z';
     if (!r->family->attn.chunks_have_rope) return ERR_OK;
     TRY(resolve_has_rope(r, layer, &rope, err));
     *out = rope ? 'C' : 'F';

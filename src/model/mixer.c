@@ -32,6 +32,7 @@ const struct mixer *const mixer_table[N_MIXERS] = {
     [MIX_EXCHANGE] = &exchange_mixer,
     [MIX_MLSTM] = &mlstm_mixer,
     [MIX_COMPRESSED] = &compressed_mixer,
+    [MIX_CROSS] = &cross_mixer,
     [MIX_NONE] = &no_mixer,
 };
 
@@ -42,7 +43,7 @@ static const struct {
     {'F', MIX_ATTENTION},  {'S', MIX_ATTENTION},  {'C', MIX_ATTENTION}, {'L', MIX_LATENT},    {'D', MIX_DELTA},
     {'M', MIX_SSD},        {'N', MIX_SCAN},       {'K', MIX_CONV},      {'G', MIX_LIGHTNING}, {'U', MIX_LRU},
     {'H', MIX_SHARED},     {'R', MIX_WKV},        {'W', MIX_EXCHANGE},  {'X', MIX_MLSTM},     {'A', MIX_COMPRESSED},
-    {'B', MIX_COMPRESSED}, {'P', MIX_COMPRESSED}, {'-', MIX_NONE},      {'E', MIX_NONE},
+    {'B', MIX_COMPRESSED}, {'P', MIX_COMPRESSED}, {'Z', MIX_CROSS},     {'-', MIX_NONE},      {'E', MIX_NONE},
 };
 
 enum mixer_kind mixer_of(char letter) {

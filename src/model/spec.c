@@ -333,7 +333,8 @@ int resolve_kv(struct resolver *r, const struct kv_class *want, struct kv_ref *o
     struct kv_layout *kv = &r->spec->kv;
     for (int32_t i = 0; i < kv->n_classes; i++) {
         struct kv_class *k = &kv->classes[i];
-        if (k->heads == want->heads && k->k_width == want->k_width && k->v_width == want->v_width && k->window == want->window) {
+        if (k->heads == want->heads && k->k_width == want->k_width && k->v_width == want->v_width && k->window == want->window &&
+            k->picture_rows == want->picture_rows) {
             *out = (struct kv_ref){i, r->spec->is_encoder ? 0 : k->n_layers++}; /* a text is one step: its layers take turns */
             r->kv_layers[i][out->index] = r->layer;
             return ERR_OK;

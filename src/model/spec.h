@@ -28,6 +28,7 @@ enum mixer_kind {
     MIX_EXCHANGE,
     MIX_MLSTM,
     MIX_COMPRESSED,
+    MIX_CROSS,
     MIX_NONE,
     N_MIXERS
 };
@@ -222,6 +223,7 @@ struct spec {
     const struct stream *stream; /* NULL: the usual one */
     int32_t n_layers, hidden, vocab, context;
     int32_t attn_inputs;    /* attention reads so many vectors of the stream's width side by side */
+    int32_t embed_rows;     /* of the embedding, where it has more than the vocabulary; 0: it has as many */
     int32_t embed_width;    /* of the embedding and the head; others than `hidden` have a projection behind and before them */
     int32_t first_position; /* row of the learned positions that position 0 has */
     bool no_final_norm;

@@ -354,7 +354,7 @@ static int bind_ends(struct loader *l, struct err *err) {
     const struct spec *s = l->spec;
     if (s->tied && !s->is_encoder) l->reader = READ_ENDS;
     if (l->store->lender) l->out->global[ROLE_EMBED] = l->store->lender->global[ROLE_EMBED];
-    else TRY(loader_matrix(l, ROLE_EMBED, -1, s->vocab, s->embed_width, err));
+    else TRY(loader_matrix(l, ROLE_EMBED, -1, s->embed_rows ? s->embed_rows : s->vocab, s->embed_width, err));
     l->reader = READ_BEFORE;
     int64_t width = s->is_encoder ? s->embed_width : s->hidden; /* of what is added to the embedding */
     TRY(loader_vector(l, ROLE_EMBED_NORM, -1, width, false, err));

@@ -66,7 +66,7 @@ void slots_keep(struct gen_choice *choice) {
     const struct service_ids *prompt = &g->prompts[choice->i_prompt].ids;
     struct slot *s = slots_get(g->call, g->params.slot < 0 ? 0 : g->params.slot);
     if (!s) return;
-    if (g->params.job.n_pictures) { /* their tokens do not say what they show */
+    if (g->params.job.n_pictures || g->params.job.states) { /* their tokens do not say what they show */
         clear(s);
         return;
     }

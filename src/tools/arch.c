@@ -40,6 +40,7 @@ static void describe_layers(const struct family *f, struct sb *out) {
     const char *pattern = f->pattern ? f->pattern : "F";
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strchr(pattern, kinds[i].letter)) put(out, kinds[i].text);
+    if (f->attn.cross) put(out, "attention to pictures in some layers");
 }
 
 /* Whether a family's own default turns a part of each head only. */
@@ -80,7 +81,7 @@ static void describe_rest(const struct family *f, struct sb *out) {
     if (f->ffn == FFN_EXPERTS) put(out, "experts");
     if (f->flags & FAM_LEARNED_POSITIONS) put(out, "learned positions");
     if (f->flags & (FAM_DISTANCES | FAM_RELATIVE)) put(out, "scores by distance");
-    if (f->stream) put(out, "a residual stream of its own");
+    if (f->stream && !f->attn.cross) put(out, "a residual stream of its own");
 }
 
 void arch_describe(size_t i, struct sb *out) {

@@ -148,7 +148,11 @@ static int put_behind(const struct vision *v, const struct tiles *t, const struc
 
 int layout_rows(const struct vision *v, const struct tiles *t, const struct tile_rows *rows, struct vision_picture *out, struct err *err) {
     struct writer w = {.v = v, .out = out};
-    if (v->newline) {
+    if (out->n_rows) { /* states: one token stands for all of them */
+        out->n_tokens = 1;
+        end_piece(&w, 1);
+        end_piece(&w, 0);
+    } else if (v->newline) {
         TRY(lay_out(v, t, rows, out, err));
         end_piece(&w, out->n_tokens);
     } else {
@@ -156,7 +160,8 @@ int layout_rows(const struct vision *v, const struct tiles *t, const struct tile
         put_tiles(&w, t, rows);
         end_piece(&w, 0);
     }
-    if (t->n == 1) out->grid_height = rows[0].height, out->grid_width = rows[0].width;
+    if (!out->n_rows) out->n_rows = out->n_tokens;
+    if (t->n == 1 && rows[0].n) out->grid_height = rows[0].height, out->grid_width = rows[0].width;
     out->text = mem_alloc(w.text.n + 1);
     if (w.text.n) memcpy(out->text, w.text.p, w.text.n);
     sb_free(&w.text);

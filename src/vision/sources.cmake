@@ -1,6 +1,7 @@
 set(VISION_SOURCES
   src/vision/layout.c
   src/vision/processor.c
+  src/vision/tiled.c
   src/vision/tiles.c
   src/vision/tower.c
   src/vision/tower_forward.c

@@ -260,12 +260,13 @@ static int tiles_by_side(const struct vision *v, const struct image *image, stru
 /* The canvas that enlarges the picture least, else the one that shrinks it least; of equal ones the smallest. */
 static struct size best_canvas(const struct vision *v, const struct image *image) {
     struct size best = {1, 1};
-    float chosen = -1;
+    double chosen = -1;
     for (int32_t n = v->max_tiles; n > 0; n--)
         for (int32_t rows = 1; rows <= n; rows++) {
             if (n % rows) continue;
-            float across = (float)(n / rows * v->tile) / (float)image->width, down = (float)(rows * v->tile) / (float)image->height;
-            float scale = down > across ? across : down;
+            double across = (double)(n / rows * v->tile) / image->width, down = (double)(rows * v->tile) / image->height;
+            double scale = down > across ? across : down;
+            if (v->family->is_torch) scale = (float)scale;
             bool is_better = chosen < 0 || (v->is_max_canvas || (scale < 1 && chosen < 1) ? scale > chosen
                                             : scale >= 1 && chosen >= 1                   ? scale < chosen
                                                                                           : scale >= 1);
@@ -292,6 +293,7 @@ static int tiles_on_canvas(const struct vision *v, const struct image *image, st
     int code = cut(t, &placed, v->tile, err);
     image_free(&placed);
     TRY(code);
+    if (v->family->global) return ERR_OK;
     t->has_whole = grid.height * grid.width > 1;
     if (!t->has_whole) t->rows = t->columns = 0;
     return t->has_whole ? resize(v, image, (struct size){v->tile, v->tile}, next(t), err) : ERR_OK;

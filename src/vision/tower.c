@@ -53,13 +53,13 @@ static int read_merge(struct vision *v, const struct config_part *p, struct err 
 }
 
 static const struct vision_keys *keys_of(const struct vision *v) {
-    static const struct vision_keys usual = {"hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size", NULL};
+    static const struct vision_keys usual = {"hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size", NULL, NULL};
     return v->family->keys.hidden ? &v->family->keys : &usual;
 }
 
 static int read_eps(struct vision *v, const struct config_part *p, struct err *err) {
     const struct norm_row_of_merger *n = &v->family->merge_norm;
-    const char *key = json_get(p->obj, "layer_norm_eps") ? "layer_norm_eps" : "rms_norm_eps";
+    const char *key = json_get(p->obj, "layer_norm_eps") ? "layer_norm_eps" : json_get(p->obj, "norm_eps") ? "norm_eps" : "rms_norm_eps";
     double eps, text;
     struct config_part part = {p->file, "text_config", json_get(v->config, "text_config")};
     TRY(config_part_num(p, key, (struct config_range){0, 1}, v->family->eps > 0 ? (double)v->family->eps : 1e-6, &eps, err));
@@ -98,6 +98,21 @@ static int read_taps(struct vision *v, struct err *err) {
     return ERR_OK;
 }
 
+/* Blocks whose states stand beside those of the last one. */
+static int read_beside(struct vision *v, const struct config_part *p, struct err *err) {
+    yyjson_val *list = json_get(p->obj, "intermediate_layers_indices"), *item;
+    size_t i, n;
+    yyjson_arr_foreach(list, i, n, item) {
+        int64_t block = yyjson_is_int(item) ? yyjson_get_sint(item) : -1;
+        if (i >= TAPS_MAX || block < 0 || block >= v->layers || (i && block < v->taps[i - 1]))
+            return err_set(err, ERR_EFORMAT,
+                           "%s: intermediate_layers_indices of %s must be numbers of the tower's blocks, ascending, at most %d of them",
+                           p->file, p->where, TAPS_MAX);
+        v->taps[v->n_taps++] = (int32_t)block + 1;
+    }
+    return read_int(p, keys_of(v)->more, 0, TOWER_LAYERS_MAX, 0, &v->tiled.n_global, err);
+}
+
 static int read_heads(struct vision *v, const struct config_part *p, struct err *err) {
     int32_t keys;
     TRY(read_int(p, keys_of(v)->heads, 1, 1024, -1, &v->heads, err));
@@ -131,7 +146,8 @@ static int read_sizes(struct vision *v, const struct config_part *p, struct err 
     if (out != v->text_hidden)
         return err_set(err, ERR_EFORMAT, "%s: %s of %s is %d, and the text model's rows have %d", p->file, k->out, p->where, out,
                        v->text_hidden);
-    TRY(read_taps(v, err));
+    if (v->family->global) TRY(read_beside(v, p, err));
+    else TRY(read_taps(v, err));
     return read_activations(v, p->obj, err);
 }
 
@@ -181,7 +197,13 @@ static void colours_first(const struct vision *v, const float *from, float *to) 
 }
 
 /* What is done to a matrix before it is bound. */
-enum turn { TURN_NONE, TURN_PATCHES, TURN_OVER /* stored [in, out] */, TURN_CHANNELS /* columns by channel, then by patch */ };
+enum turn {
+    TURN_NONE,
+    TURN_PATCHES,
+    TURN_OVER /* stored [in, out] */,
+    TURN_CHANNELS /* columns by channel, then by patch */,
+    TURN_BESIDE /* columns of the last block, then of the others by channel */
+};
 
 static void turn_over(const float *from, int64_t out, int64_t in, float *to) {
     for (int64_t o = 0; o < out; o++)
@@ -193,6 +215,15 @@ static void patches_first(const float *from, int64_t out, int64_t in, int64_t ea
     for (int64_t o = 0; o < out; o++)
         for (int64_t k = 0; k < each; k++)
             for (int64_t c = 0; c < channels; c++) to[o * in + k * channels + c] = from[o * in + c * each + k];
+}
+
+static void beside_first(const float *from, int64_t out, int64_t in, int64_t hidden, float *to) {
+    int64_t n = in / hidden - 1;
+    for (int64_t o = 0; o < out; o++, from += in, to += in) {
+        memcpy(to, from, (size_t)hidden * sizeof *to);
+        for (int64_t k = 0; k < n; k++)
+            for (int64_t c = 0; c < hidden; c++) to[(k + 1) * hidden + c] = from[hidden + c * n + k];
+    }
 }
 
 static bool is_quantised(struct binder *b, struct str path) {
@@ -224,6 +255,7 @@ static int bind_numbers(struct binder *b, struct str path, const struct tensor_i
         if (!turned) code = err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(path));
         else if (turn == TURN_PATCHES) colours_first(b->v, values, turned);
         else if (turn == TURN_OVER) turn_over(values, out_rows, in, turned);
+        else if (turn == TURN_BESIDE) beside_first(values, out_rows, in, b->v->hidden, turned);
         else patches_first(values, out_rows, in, (int64_t)b->v->merge * b->v->merge, turned);
     }
     struct weight_source shape = {.name = str_cstr(b->l.arena, path),
@@ -330,17 +362,48 @@ static int bind_block(struct binder *b, int32_t i, struct tower_block *o, struct
     return bind_matrix(b, n->down, i, hidden, inner, &o->down, err);
 }
 
+/* A number that is stored before its tanh. */
+static int read_gate(struct binder *b, const char *name, int32_t i, float *out, struct err *err) {
+    struct str path;
+    struct tensor_info t;
+    if (!find(b, name, i, &path, &t)) return missing(path, err);
+    TRY(loader_read_f32(&b->l, &t, 1, out, err));
+    *out = m_tanhf(*out);
+    return ERR_OK;
+}
+
+/* Blocks behind the others, whose halves have gates. */
+static int bind_global(struct binder *b, struct err *err) {
+    struct vision *v = b->v;
+    const char *names[] = {v->family->names.gate1, v->family->names.gate2};
+    struct str prefix = b->prefix;
+    b->prefix = str_fmt(b->l.arena, "%.*s%s", STR_ARG(prefix), v->family->global);
+    for (int32_t i = 0; i < v->tiled.n_global; i++) {
+        struct tower_block *o = &v->blocks[v->layers + i];
+        struct weight **to[] = {&o->scale1.w, &o->scale2.w};
+        float gate;
+        o->sees_all = true;
+        TRY(bind_block(b, i, o, err));
+        for (int k = 0; k < 2; k++) {
+            TRY(read_gate(b, names[k], i, &gate, err));
+            TRY(loader_constant(&b->l, "gate", &gate, 1, to[k], err));
+        }
+    }
+    b->prefix = prefix;
+    return ERR_OK;
+}
+
 static int bind_blocks(struct binder *b, yyjson_val *config, struct err *err) {
     struct vision *v = b->v;
     yyjson_val *full = json_get(config, "fullatt_block_indexes"), *item;
     size_t k, n;
-    v->blocks = arena_new(&v->arena, struct tower_block, v->layers + 1);
+    v->blocks = arena_new(&v->arena, struct tower_block, v->layers + v->tiled.n_global + 1);
     for (int32_t i = 0; i < v->layers; i++) {
         v->blocks[i].sees_all = !v->window;
         yyjson_arr_foreach(full, k, n, item) v->blocks[i].sees_all |= yyjson_get_int(item) == i;
         TRY(bind_block(b, i, &v->blocks[i], err));
     }
-    return ERR_OK;
+    return v->family->global ? bind_global(b, err) : ERR_OK;
 }
 
 /* Rows of a matrix that is as tall as the checkpoint says. */
@@ -388,14 +451,15 @@ static int bind_last_merger(struct binder *b, int64_t joined, struct err *err) {
     TRY(bind_matrix(b, n->merge_gate, 0, rows_of(b, n->merge_gate, 0), width, &m->gate, err));
     TRY(bind_matrix(b, n->merge_up, 0, rows_of(b, n->merge_gate, 0), width, &m->up, err));
     width = rows_of(b, n->merge_gate, width);
-    return bind_turned(b, n->merge_out, 0, f->is_out_transposed ? TURN_OVER : TURN_NONE, v->text_hidden, width, &m->out, err);
+    enum turn turn = f->is_out_transposed ? TURN_OVER : f->global && v->n_taps > 1 ? TURN_BESIDE : TURN_NONE;
+    return bind_turned(b, n->merge_out, 0, turn, v->text_hidden, width, &m->out, err);
 }
 
 static int bind_mergers(struct binder *b, yyjson_val *config, struct err *err) {
     struct vision *v = b->v;
     const struct vision_names *n = &v->family->names;
     yyjson_val *deep = json_get(config, "deepstack_visual_indexes"), *item;
-    int64_t joined = (int64_t)v->hidden * v->n_taps * v->merge * v->merge;
+    int64_t joined = (int64_t)v->hidden * (v->n_taps + (v->family->global ? 1 : 0)) * v->merge * v->merge;
     size_t k, count;
     TRY(bind_last_merger(b, joined, err));
     v->n_mergers = 1;
@@ -441,6 +505,29 @@ static int bind_positions(struct binder *b, struct err *err) {
     v->positions = arena_try(&v->arena, (size_t)(rows * v->hidden) * sizeof *v->positions);
     if (!v->positions) return err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(path));
     return read_numbers(b, path, &t, rows, v->hidden, v->positions, err);
+}
+
+static int read_table(struct binder *b, const char *name, int64_t rows, int64_t columns, float **out, struct err *err) {
+    struct str path;
+    struct tensor_info t;
+    if (!find(b, name, 0, &path, &t)) return missing(path, err);
+    *out = arena_try(&b->v->arena, (size_t)(rows * columns) * sizeof **out);
+    if (!*out) return err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(path));
+    return read_numbers(b, path, &t, rows, columns, *out, err);
+}
+
+/* Tables of a tower that sees all tiles at once. */
+static int bind_tables(struct binder *b, struct err *err) {
+    struct tower_tiled *t = &b->v->tiled;
+    const struct vision_names *n = &b->v->family->names;
+    int64_t rows = t->n_ratios + 1, width = (int64_t)t->tiles * b->v->hidden;
+    t->cells = b->v->positions_side * b->v->positions_side + 1;
+    TRY(read_table(b, n->tile_before, rows, width, &t->before, err));
+    TRY(read_table(b, n->tile_behind, rows, width, &t->behind, err));
+    TRY(read_table(b, n->tile_positions, rows, width * t->cells, &t->positions, err));
+    TRY(read_gate(b, n->tile_before_gate, 0, &t->before_gate, err));
+    TRY(read_gate(b, n->tile_behind_gate, 0, &t->behind_gate, err));
+    return read_gate(b, n->position_gate, 0, &t->gate, err);
 }
 
 /* Pairs of a rope, the axis of each, and the step of its frequencies: which of them turns pair i of n. */
@@ -520,6 +607,7 @@ static int bind_all(struct binder *b, yyjson_val *config, struct err *err) {
     while (str_split_next(&prefixes, '|', &b->prefix) && !find(b, v->family->names.patch, 0, &path, &t)) {}
     TRY(bind_turned(b, v->family->names.patch, 0, turn, v->hidden, (int64_t)3 * v->frames * v->patch * v->patch, &v->patches, err));
     TRY(bind_positions(b, err));
+    if (v->family->global) TRY(bind_tables(b, err));
     TRY(bind_rope(b, config, err));
     TRY(bind_ends(b, err));
     TRY(bind_blocks(b, config, err));

@@ -128,6 +128,7 @@ static struct tensor enter(const struct vision *v, struct oplist *l) {
     x = linear(l, x, &v->patches);
     if (v->positions && !is_after) x = op_given(l, x, &positions);
     x = norm(v, l, x, &v->pre_norm);
+    if (v->family->global) x = op_given(l, x, &(struct given_args){.set = 2, .width = v->hidden}); /* padding is 0 */
     return v->positions && is_after ? op_given(l, x, &positions) : x;
 }
 
@@ -138,20 +139,37 @@ static struct tensor tap(const struct vision *v, struct oplist *l, struct tensor
     return taken;
 }
 
+static struct tensor block(const struct vision *v, struct oplist *l, struct tensor x, const struct tower_block *b) {
+    x = add(v, l, x, attend(v, l, norm(v, l, x, &b->norm1), b), &b->post1, &b->scale1);
+    return add(v, l, x, feed(v, l, norm(v, l, x, &b->norm2), b), &b->post2, &b->scale2);
+}
+
+/* Blocks behind the others, then states of those beside theirs; rows of the tiles alone. */
+static struct tensor leave_tiles(const struct vision *v, struct oplist *l, struct tensor x, struct tensor taken) {
+    x = op_given(l, norm(v, l, x, &v->post_norm), &(struct given_args){.set = 3, .width = v->hidden, .adds = 1});
+    for (int32_t i = 0; i < v->tiled.n_global; i++) {
+        l->layer = v->layers + i;
+        x = block(v, l, x, &v->blocks[v->layers + i]);
+    }
+    l->layer = -1;
+    x = tensor_is(taken) ? op_concat(l, x, taken) : x;
+    return tensor_slice_rows(x, 0, v->tiled.cells * v->tiled.tiles);
+}
+
 void tower_forward(const struct vision *v, struct oplist *l, struct tensor *out_sets) {
     struct tensor x = enter(v, l), taken = tap(v, l, x, 0, (struct tensor){0});
     for (int32_t i = 0; i < v->layers; i++) {
         const struct tower_block *b = &v->blocks[i];
         l->layer = i;
-        x = add(v, l, x, attend(v, l, norm(v, l, x, &b->norm1), b), &b->post1, &b->scale1);
-        x = add(v, l, x, feed(v, l, norm(v, l, x, &b->norm2), b), &b->post2, &b->scale2);
+        x = block(v, l, x, b);
         for (int32_t k = 1; k < v->n_mergers; k++)
             if (v->deep_at[k] == i) out_sets[k] = merge(v, l, x, &v->mergers[k]);
         taken = tap(v, l, x, i + 1, taken);
     }
     l->layer = -1;
-    x = norm(v, l, taken, &v->post_norm);
-    if (v->class_row) x = tensor_slice_rows(x, v->family->is_class_last ? 0 : 1, x.rows - 1);
+    if (v->family->global) x = leave_tiles(v, l, x, taken);
+    else x = norm(v, l, taken, &v->post_norm);
+    if (v->class_row && !v->family->global) x = tensor_slice_rows(x, v->family->is_class_last ? 0 : 1, x.rows - 1);
     out_sets[0] = merge(v, l, x, &v->mergers[0]);
     for (int32_t k = 0; k < v->n_mergers; k++) oplist_output(l, out_sets[k]);
 }

@@ -6,7 +6,7 @@
     .out = "blocks.#.attn.proj"
 #define QWEN_TOWER .prefixes = "visual.|model.visual.|vision_tower.", .rope = VISION_ROPE_HALVES, .has_frames = true, .has_places = true
 #define QWEN_KEYS \
-    { "hidden_size", "num_heads", "depth", "intermediate_size", "out_hidden_size" }
+    { "hidden_size", "num_heads", "depth", "intermediate_size", "out_hidden_size", NULL }
 #define QWEN_MERGER .merge_norm = "merger.ln_q", .merge_in = "merger.mlp.0", .merge_out = "merger.mlp.2"
 
 /* '^' before a name: it stands beside the tower, not in it. */
@@ -46,25 +46,25 @@
             .close = "<fake_token_around_image>"                                                                                      \
         }                                                                                                                             \
     }
-#define GLM4V(type_, title_)                                                                                                 \
-    {                                                                                                                        \
-        .type = type_, .title = title_, .act = "silu", .prefixes = "model.visual.|visual.|vision_tower.",                    \
-        .names = {QWEN_NAMES,                                                                                                \
-                  .positions = "embeddings.position_embedding",                                                              \
-                  .pre_norm = "post_conv_layernorm",                                                                         \
-                  .post_norm = "post_layernorm",                                                                             \
-                  .gate = "blocks.#.mlp.gate_proj",                                                                          \
-                  .up = "blocks.#.mlp.up_proj",                                                                              \
-                  .down = "blocks.#.mlp.down_proj",                                                                          \
-                  .merge_join = "downsample",                                                                                \
-                  .merge_in = "merger.proj",                                                                                 \
-                  .merge_mid_norm = "merger.post_projection_norm",                                                           \
-                  .merge_gate = "merger.gate_proj",                                                                          \
-                  .merge_up = "merger.up_proj",                                                                              \
-                  .merge_out = "merger.down_proj"},                                                                          \
-        .keys = {"hidden_size", "num_heads", "depth", "out_hidden_size", "out_hidden_size"}, .norm = NORM_RMS, .eps = 1e-5f, \
-        .is_gated = true, .positions = POSITIONS_CUBIC, .rope = VISION_ROPE_HALVES, .has_positions_after = true,             \
-        .merges_by_channel = true, .merge_norm = {.eps = 1e-5f}, .area = AREA_FRAMES, .has_frames = true, .has_places = true \
+#define GLM4V(type_, title_)                                                                                                       \
+    {                                                                                                                              \
+        .type = type_, .title = title_, .act = "silu", .prefixes = "model.visual.|visual.|vision_tower.",                          \
+        .names = {QWEN_NAMES,                                                                                                      \
+                  .positions = "embeddings.position_embedding",                                                                    \
+                  .pre_norm = "post_conv_layernorm",                                                                               \
+                  .post_norm = "post_layernorm",                                                                                   \
+                  .gate = "blocks.#.mlp.gate_proj",                                                                                \
+                  .up = "blocks.#.mlp.up_proj",                                                                                    \
+                  .down = "blocks.#.mlp.down_proj",                                                                                \
+                  .merge_join = "downsample",                                                                                      \
+                  .merge_in = "merger.proj",                                                                                       \
+                  .merge_mid_norm = "merger.post_projection_norm",                                                                 \
+                  .merge_gate = "merger.gate_proj",                                                                                \
+                  .merge_up = "merger.up_proj",                                                                                    \
+                  .merge_out = "merger.down_proj"},                                                                                \
+        .keys = {"hidden_size", "num_heads", "depth", "out_hidden_size", "out_hidden_size", NULL}, .norm = NORM_RMS, .eps = 1e-5f, \
+        .is_gated = true, .positions = POSITIONS_CUBIC, .rope = VISION_ROPE_HALVES, .has_positions_after = true,                   \
+        .merges_by_channel = true, .merge_norm = {.eps = 1e-5f}, .area = AREA_FRAMES, .has_frames = true, .has_places = true       \
     }
 #define PIXTRAL_TOWER                                                                                                                   \
     .vision = "pixtral", .title = "Pixtral", .act = "gelu", .prefixes = "vision_tower.vision_model.|vision_tower.|model.vision_tower.", \
@@ -93,7 +93,7 @@ const struct vision_family vision_table[] = {
      .act = "quick_gelu",
      QWEN_TOWER,
      .names = {QWEN_NAMES, .up = "blocks.#.mlp.fc1", .down = "blocks.#.mlp.fc2", QWEN_MERGER},
-     .keys = {"embed_dim", "num_heads", "depth", NULL, "hidden_size"},
+     .keys = {"embed_dim", "num_heads", "depth", NULL, "hidden_size", NULL},
      .norm = NORM_LAYER},
     {.type = "qwen2_5_vl",
      .title = "Qwen2.5-VL",
@@ -239,6 +239,39 @@ const struct vision_family vision_table[] = {
                .tiles_end = "<|tile_y_separator|>",
                .whole = "<|image|>",
                .alone = "<|image|>"}},
+    {.type = "mllama",
+     .title = "Llama 3.2 Vision",
+     .act = "gelu",
+     .prefixes = "vision_model.|vision_tower.|model.vision_model.",
+     .global = "global_",
+     .names = {.patch = "patch_embedding",
+               .positions = "gated_positional_embedding.embedding",
+               .class_row = "class_embedding",
+               .pre_norm = "layernorm_pre",
+               .post_norm = "layernorm_post",
+               .norm1 = "transformer.layers.#.input_layernorm",
+               .norm2 = "transformer.layers.#.post_attention_layernorm",
+               .q = "transformer.layers.#.self_attn.q_proj",
+               .k = "transformer.layers.#.self_attn.k_proj",
+               .v = "transformer.layers.#.self_attn.v_proj",
+               .out = "transformer.layers.#.self_attn.o_proj",
+               .up = "transformer.layers.#.mlp.fc1",
+               .down = "transformer.layers.#.mlp.fc2",
+               .gate1 = "transformer.layers.#.gate_attn",
+               .gate2 = "transformer.layers.#.gate_ffn",
+               .tile_before = "pre_tile_positional_embedding.embedding",
+               .tile_before_gate = "pre_tile_positional_embedding.gate",
+               .tile_positions = "gated_positional_embedding.tile_embedding",
+               .position_gate = "gated_positional_embedding.gate",
+               .tile_behind = "post_tile_positional_embedding.embedding",
+               .tile_behind_gate = "post_tile_positional_embedding.gate",
+               .merge_out = "^multi_modal_projector"},
+     .keys = {"hidden_size", "attention_heads", "num_hidden_layers", "intermediate_size", NULL, "num_global_layers"},
+     .norm = NORM_LAYER,
+     .eps = 1e-5f,
+     .positions = POSITIONS_FIXED,
+     .resize = TILES_ON_CANVAS,
+     .adds_bos = true},
     GLM4V("glm4v", "GLM-4V"),
     GLM4V("glm4v_moe", "GLM-4.5V"),
     GLM4V("glm46v", "GLM-4.6V"),

@@ -39,6 +39,7 @@ static int open_parts(struct vision *v, const struct vision_source *source, stru
     if (v->family->sees_key) v->sees_both_ways = str_is(json_str(text, v->family->sees_key, STR("")), "vision");
     v->row_scale = yyjson_is_num(scale) ? (float)yyjson_get_num(scale) : 1.0f;
     TRY(read_most(v, err));
+    if (v->family->global) TRY(tiled_open(v, &part, err));
     TRY(tower_bind(v, &part, source->store, err));
     if (source->checkpoint) TRY(processor_load(&v->arena, source->checkpoint, &processor, err));
     return processor_open(v, processor, err);
@@ -105,7 +106,9 @@ struct vision_facts vision_facts(const struct vision *v) {
                                  .text_hidden = v->text_hidden,
                                  .sees_both_ways = v->sees_both_ways,
                                  .sees_in_windows = v->sees_both_ways && f->sees_key,
+                                 .is_looked_at = f->global != NULL,
                                  .is_prefix = f->is_prefix,
+                                 .bos_before = f->adds_bos ? v->bos_token : -1,
                                  .bos_behind = f->is_prefix ? v->bos_token : -1,
                                  .prompt_end = f->words.prompt_end,
                                  .patch = v->patch,
@@ -159,8 +162,21 @@ static void fill_step(const struct vision *v, struct arena *a, const struct patc
     step->spans[0] = step->spans[1] = spans;
 }
 
-static int run_tower(struct vision *v, struct arena *a, const struct patches *p, struct tile_rows *out, struct err *err) {
+int vision_run(struct vision *v, const struct step *step, struct tensor *out_sets, struct err *err) {
     struct backend *be = v->backend;
+    struct step_key key = {.n_rows = step->n_rows, .n_seqs = 1, .gives = true, .has_places = true, .has_spans = true};
+    if (be->tower_rows_max && step->n_rows > be->tower_rows_max)
+        return err_set(err, ERR_ELIMIT, "the picture has %d patches, and %s takes %d: make it smaller, or use --device cpu", step->n_rows,
+                       be->type->name, be->tower_rows_max);
+    for (int k = 0; k < 2; k++) {
+        v->seen[k] = 0;
+        for (int64_t i = 0; i < step->n_rows; i++) v->seen[k] += step->spans[k][2 * i + 1] - step->spans[k][2 * i];
+    }
+    if (be->type->begin(be, &key)) tower_forward(v, &be->list, out_sets);
+    return be->type->end(be, step, err);
+}
+
+static int run_tower(struct vision *v, struct arena *a, const struct patches *p, struct tile_rows *out, struct err *err) {
     struct step step;
     struct tensor sets[GIVEN_SETS] = {0};
     enum vision_positions kind = v->family->positions;
@@ -168,16 +184,7 @@ static int run_tower(struct vision *v, struct arena *a, const struct patches *p,
         return err_set(err, ERR_EFORMAT, "%d x %d patches, and the tower has positions for %d", p->width, p->height, v->positions_side);
     for (int64_t i = 0; v->family->is_centred && i < (int64_t)p->n * p->numbers; i++) p->pixels[i] = 2 * (p->pixels[i] - 0.5f);
     fill_step(v, a, p, &step);
-    struct step_key key = {.n_rows = step.n_rows, .n_seqs = 1, .gives = true, .has_places = true, .has_spans = true};
-    if (be->tower_rows_max && step.n_rows > be->tower_rows_max)
-        return err_set(err, ERR_ELIMIT, "the picture has %d patches, and %s takes %d: make it smaller, or use --device cpu", step.n_rows,
-                       be->type->name, be->tower_rows_max);
-    for (int k = 0; k < 2; k++) {
-        v->seen[k] = 0;
-        for (int64_t i = 0; i < step.n_rows; i++) v->seen[k] += step.spans[k][2 * i + 1] - step.spans[k][2 * i];
-    }
-    if (be->type->begin(be, &key)) tower_forward(v, &be->list, sets);
-    TRY(be->type->end(be, &step, err));
+    TRY(vision_run(v, &step, sets, err));
     *out = (struct tile_rows){.n = p->n / (v->merge * v->merge), .height = p->height / v->merge, .width = p->width / v->merge};
     for (int32_t i = 0; i < v->n_mergers; i++) TRY(read_set(v, p, a, sets[i], &out->rows[i], err));
     return ERR_OK;
@@ -201,6 +208,7 @@ int vision_reserve(struct vision *v, struct err *err) {
     struct backend *be = v->backend;
     struct tensor sets[GIVEN_SETS] = {0};
     int32_t each = v->merge * v->merge, n = USUAL_PATCHES / each * each + (v->class_row ? 1 : 0);
+    if (v->family->global) n = tiled_rows(v);
     struct step_key key = {.n_rows = n, .n_seqs = 1, .gives = true, .has_places = true, .has_spans = true};
     if (!be->tower_rows_max || !be->type->begin(be, &key)) return ERR_OK;
     tower_forward(v, &be->list, sets);
@@ -229,9 +237,10 @@ int vision_encode(struct vision *v, const struct image *image, struct vision_pic
     *out = (struct vision_picture){.hash = hash_pair((uint64_t)image->height, (uint64_t)image->width)};
     int code = tiles_make(v, &a, image, &t, err);
     struct tile_rows *rows = arena_new(&a, struct tile_rows, t.n + 1);
-    if (!code) code = encode_tiles(v, &t, rows, &out->hash, err);
+    if (!code && v->family->global) code = tiled_encode(v, &t, out, err);
+    else if (!code) code = encode_tiles(v, &t, rows, &out->hash, err);
     if (!code) code = layout_rows(v, &t, rows, out, err);
-    for (int64_t i = 0; !code && v->row_scale != 1.0f && i < (int64_t)out->n_tokens * v->text_hidden; i++) out->rows[0][i] *= v->row_scale;
+    for (int64_t i = 0; !code && v->row_scale != 1.0f && i < (int64_t)out->n_rows * v->text_hidden; i++) out->rows[0][i] *= v->row_scale;
     for (int32_t i = 0; i < t.n; i++)
         for (int k = 0; k < GIVEN_SETS; k++) mem_free(rows[i].rows[k]);
     if (code) vision_picture_free(out);
@@ -249,7 +258,7 @@ void vision_picture_free(struct vision_picture *p) {
 
 struct vision_picture vision_picture_copy(const struct vision *v, struct arena *a, const struct vision_picture *p) {
     struct vision_picture copy = *p;
-    size_t bytes = (size_t)p->n_tokens * (size_t)v->text_hidden * sizeof(float), n_text = 0;
+    size_t bytes = (size_t)p->n_rows * (size_t)v->text_hidden * sizeof(float), n_text = 0;
     for (int i = 0; i < GIVEN_SETS; i++)
         if (p->rows[i]) copy.rows[i] = arena_copy(a, p->rows[i], bytes);
     for (int32_t i = 0; i < p->n_pieces; i++) n_text = p->pieces[i].text_at + p->pieces[i].text_n;

@@ -20,9 +20,11 @@ struct vision_piece {
 
 /* How the text model sees a picture. */
 struct vision_picture {
-    int32_t n_tokens;                /* rows of each set */
+    int32_t n_tokens;                /* of the prompt */
+    int32_t n_rows;                  /* of each set: one for each token, or states that the text model looks at */
+    int32_t n_shown;                 /* of states: those before padding */
     int32_t grid_height, grid_width; /* tokens of a picture that lies in two dimensions; 0: they lie in a row */
-    float *rows[GIVEN_SETS];         /* [n_tokens][hidden]; NULL where the model has fewer sets */
+    float *rows[GIVEN_SETS];         /* [n_rows][hidden]; NULL where the model has fewer sets */
     struct vision_piece *pieces;
     int32_t n_pieces;
     char *text;    /* of the pieces */
@@ -41,7 +43,9 @@ struct vision_facts {
     bool sees_both_ways;             /* the rows of one picture see each other */
     bool has_places;                 /* tokens lie in time, height and width */
     bool sees_in_windows;            /* in layers with a window alone */
+    bool is_looked_at;               /* rows are states that layers of the text model look at, not tokens */
     bool is_prefix;                  /* all rows of a prompt see each other; pictures come first where the text has no place for them */
+    int32_t bos_before;              /* token before a text that has none, but behind pictures at its beginning; -1: none */
     int32_t bos_behind;              /* token behind the last picture; -1: none */
     const char *prompt_end;          /* text at the end of a prompt with pictures; NULL: none */
     int32_t patch, layers, hidden;

@@ -51,12 +51,17 @@ struct vision_names {
     const char *shift, *stretch;                 /* merged rows: (x - shift) * stretch */
     const char *merge_norm, *merge_join, *merge_in, *merge_mid_norm, *merge_mid, *merge_gate, *merge_up, *merge_out;
     const char *deep_norm, *deep_in, *deep_out;
-    const char *newline; /* a row behind each row of a picture's tokens */
+    const char *newline;       /* a row behind each row of a picture's tokens */
+    const char *gate1, *gate2; /* of both halves of a global block */
+    const char *tile_before, *tile_positions,
+        *tile_behind; /* tables by the arrangement of tiles: added to patches, to all rows, behind the first blocks */
+    const char *tile_before_gate, *position_gate, *tile_behind_gate;
 };
 
 /* Keys of vision_config; a family without any has those that most have (tower.c). */
 struct vision_keys {
     const char *hidden, *heads, *depth, *inner, *out;
+    const char *more; /* global blocks */
 };
 
 /* Text around a picture's tokens, besides the tokens themselves. {r} and {c} stand for the row and the column of a tile, from 1. */
@@ -80,9 +85,11 @@ struct vision_family {
     struct vision_names names;
     struct vision_keys keys;
     enum norm_kind norm;
-    float eps;        /* 0: 1e-6 */
-    const char *act;  /* of the feed-forward, where vision_config does not name it */
-    bool is_gated;    /* the feed-forward */
+    float eps;       /* 0: 1e-6 */
+    const char *act; /* of the feed-forward, where vision_config does not name it */
+    bool is_gated;   /* the feed-forward */
+    const char *
+        global; /* before names of blocks behind the others; the tower sees all tiles at once, and the text model looks at its states (tiled.c) */
     bool has_windows; /* blocks see windows, but for those in fullatt_block_indexes */
     enum vision_positions positions;
     enum vision_rope rope;
@@ -119,6 +126,7 @@ struct vision_family {
     bool has_frames;      /* patches count frames, too: temporal_patch_size */
     bool sees_both_ways;  /* the text model's rows of one picture see each other */
     const char *sees_key; /* of text_config: they do where it is "vision" */
+    bool adds_bos;        /* the first token of text comes before a prompt that has none, but behind pictures at its very beginning */
     bool is_prefix;       /* everything in the prompt sees everything, and the first token of text comes behind the pictures */
 };
 extern const struct vision_family vision_table[];
@@ -162,6 +170,14 @@ struct tower_merger {
     bool norms_joined; /* the norm is that of joined patches */
 };
 
+/* What a tower that sees all tiles at once has beside others. Tables are multiplied by their gates. */
+struct tower_tiled {
+    int32_t n_global, tiles, cells;       /* blocks behind the others; tiles at most; rows of a tile, with its class token */
+    int32_t (*ratios)[2], n_ratios;       /* arrangements of tiles, rows and columns, that tables have a row for, from 1 on */
+    float *before, *positions, *behind;   /* [n_ratios + 1][tiles][hidden], [n_ratios + 1][tiles][cells][hidden], as the first */
+    float before_gate, gate, behind_gate; /* behind their tanh */
+};
+
 struct tower_rope {
     struct weight *inv_freq;
     int8_t *axes;
@@ -202,6 +218,7 @@ struct vision {
     struct tower_rope ropes[ROPES_MAX];
     int32_t n_ropes;
     float *positions; /* [rows][hidden] */
+    struct tower_tiled tiled;
     int32_t positions_side;
     /* the processor: sides in pixels, and counts */
     int32_t square, crop, longest, tile, min_tiles, max_tiles, max_tokens, max_patches;
@@ -266,6 +283,14 @@ struct vision_source {
     int32_t text_hidden;
 };
 int vision_open_source(const struct vision_source *source, struct backend *be, struct vision **out, struct err *err);
+
+/* tiled.c: a picture through a tower that sees all its tiles at once; and its step. */
+int tiled_open(struct vision *v, const struct config_part *config, struct err *err);
+int32_t tiled_rows(const struct vision *v); /* of a step */
+int tiled_encode(struct vision *v, const struct tiles *t, struct vision_picture *out, struct err *err);
+
+/* vision.c: runs the tower over a step; the rows of every set can be read then. */
+int vision_run(struct vision *v, const struct step *step, struct tensor *out_sets, struct err *err);
 
 /* tower.c. */
 int tower_bind(struct vision *v, const struct config_part *config, const struct tensor_store *store, struct err *err);

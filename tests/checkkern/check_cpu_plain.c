@@ -181,12 +181,59 @@ static void check_every_number(const struct kernels *k, enum dtype dtype) {
     mem_free(q);
 }
 
+/* Rows and weights of very different sizes, in half precision: sums of products, some of which are rounded to 11 bits. */
+static void check_half(const struct kernels *k, enum dtype dtype) {
+    enum { IN = 1184, N_PANELS = 3, N_ROWS = 21, OUT = N_PANELS * PANEL_ROWS };
+    static uint16_t values[OUT][IN];
+    static float x[N_ROWS][IN], y[N_ROWS][OUT], scales[32];
+    struct pack_shape shape;
+    pack_plain_shape_of(&(struct format){.dtype = dtype}, IN, kern_plain(k, dtype)->unit, &shape);
+    unsigned char *panels = mem_alloc(shape.panel_bytes * N_PANELS + 64);
+    int8_t *q = mem_alloc(32 * IN * sizeof(uint16_t));
+    for (int r = 0; r < OUT; r++)
+        for (int i = 0; i < IN; i++) {
+            float w = (float)(hash_mix((uint64_t)(r * IN + i)) % 2001) / 1000.0f - 1.0f;
+            values[r][i] = dtype == DT_F16 ? f16_from_f32(w * 0.03f) : bf16_from_f32(w * (r % 2 ? 3e4f : 3e-6f));
+        }
+    for (int p = 0; p < N_PANELS; p++) {
+        struct quant_row rows[PANEL_ROWS];
+        for (int r = 0; r < PANEL_ROWS; r++) rows[r] = (struct quant_row){.values = values[p * PANEL_ROWS + r]};
+        pack_panel(&shape, &(struct format){.dtype = dtype}, rows, PANEL_ROWS, panels + (size_t)p * shape.panel_bytes);
+    }
+    struct panel_args a = {.shape = &shape, .panels = panels, .n_panels = N_PANELS, .n_rows = N_ROWS, .y = y[0], .y_stride = OUT};
+    a.x = (struct quant_acts){
+        .q = q, .scale = scales, .in = IN, .group = shape.group, .tile = ACTS_TILE, .plain = true, .dtype = dtype, .half = true};
+    for (int m = 0; m < N_ROWS; m++) {
+        for (int i = 0; i < IN; i++)
+            x[m][i] = ((float)(hash_mix((uint64_t)(77777 + m * IN + i)) % 2001) / 1000.0f - 1.0f) * (m % 3 ? 1e6f : 1e-5f);
+        x[m][m] *= 300.0f;
+        kern_acts_row(k, x[m], &a.x, m);
+    }
+    kern_panel(k, &a);
+    double worst = 0, all = 0;
+    for (int m = 0; m < N_ROWS; m++)
+        for (int r = dtype == DT_F16 ? 0 : 1; r < OUT;
+             r += dtype == DT_F16 ? 1 : 2) { /* the small rows of a panel are rounded by its large ones */
+            double want = 0, square = 0;
+            for (int i = 0; i < IN; i++) {
+                double product = (double)x[m][i] * (double)(dtype == DT_F16 ? f16_to_f32(values[r][i]) : bf16_to_f32(values[r][i]));
+                want += product, square += product * product;
+            }
+            double far = fabs((double)y[m][r] - want) / sqrt(square);
+            worst = far > worst || far != far ? far : worst, all += far;
+        }
+    tally_check(worst < 6e-3 && all > 0, "half panel", dtype_name(dtype), "%g of the deviation", worst);
+    mem_free(panels);
+    mem_free(q);
+}
+
 void check_cpu_plain(const struct kernels *k) {
     static const enum dtype dtypes[] = {DT_BF16, DT_F16, DT_F32};
     for (int i = 0; i < 3; i++) {
         if (!kern_plain(k, dtypes[i])->panel) continue;
         check_dtype(k, dtypes[i]);
         if (dtypes[i] != DT_F32) check_every_number(k, dtypes[i]);
+        if (dtypes[i] != DT_F32 && k->half_panel) check_half(k, dtypes[i]);
     }
 }
 

@@ -207,6 +207,20 @@ def small_cache(model):
         check(s.wait_quiet()["mlxcel_preemptions_total"] > 0, f"{model}: somebody was put back")
 
 
+def beside_text(model):
+    """Questions about pictures and others without any, in the same steps: each gets the answer that it gets alone."""
+    def ask(s, name):
+        parts = [*([image_part(name)] if name else []), {"type": "text", "text": "What is in the image?"}]
+        status, text = post(s, CHAT, {"messages": [{"role": "user", "content": parts}], "max_tokens": 60, "temperature": 0, "ignore_eos": True})
+        return said_by(json.loads(text)) if status == 200 else text
+    with Server(program, "-m", model, "--device", "cpu", "--parallel", "6") as s, ThreadPoolExecutor(6) as pool:
+        names = ["land.png", None, "square.png", None, "tall.png", None]
+        alone = [ask(s, name) for name in names]
+        check(len(set(alone)) == 4, f"{model}: {alone}")
+        for _ in range(3):
+            check(list(pool.map(lambda name: ask(s, name), names)) == alone, f"{model}: pictures beside text")
+
+
 model = f"{root}/qwen2_5_vl"
 prompt = json.load(open(f"{model}/prompts.json"))["prompts"][0]
 r = subprocess.run([program, "generate", "-m", model, "--image", f"{root}/images/land.png", "-p", prompt["text"], "-n", "8", "--device", "cpu", "--json"],
@@ -217,7 +231,7 @@ with Server(program, "-m", model, "--device", "cpu") as s:
     every_protocol(s, json.loads(r.stdout)["text"], prompt["n_tokens"], prompt["text"])
     refusals(s)
     says_what_it_takes(s, True)
-for name in ("gemma3", "smolvlm", "qwen3_5", "llava_next"):
+for name in ("gemma3", "smolvlm", "qwen3_5", "llava_next", "mllama"):
     with Server(program, "-m", f"{root}/{name}", "--device", "cpu") as s:
         combined(s, f"{root}/{name}")
 def kept_pictures(model):
@@ -263,8 +277,9 @@ check(sum(changed) >= 3, f"exchanged pictures are another question: {changed}")
 tools_and_pictures(model)
 kept_pictures(model)
 conversation(model)
-for name in ("gemma3", "qwen2_5_vl"):
+for name in ("gemma3", "qwen2_5_vl", "mllama"):
     small_cache(f"{root}/{name}")
+beside_text(f"{root}/mllama")
 with tempfile.TemporaryDirectory() as folder:
     for name in os.listdir(f"{root}/llava"):
         if name not in ("config.json", "golden.safetensors"):

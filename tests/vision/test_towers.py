@@ -113,8 +113,8 @@ class Pixels:
             return from_patches(values, (self.at - 1) * shape[1] * shape[2], down, across, side, merge, True)
         height, width = shape[-2:]
         number = self.at
-        if len(shape) == 5 and shape[0] > 1:  # tiles of each picture, with padding
-            number = image * shape[1] + i_tile
+        if len(shape) == 6 or (len(shape) == 5 and shape[0] > 1):  # tiles of each picture, with padding
+            number = image * shape[-4] + i_tile
         self.at += 1
         return from_planes(values, number * 3 * height * width, (height * width, width), down * side, across * side, side, merge)
 
@@ -123,7 +123,7 @@ def check_tower(name, folder, golden, k, images):
     """Pixels and rows of each picture; those of a prompt lie one behind the other."""
     config = json.load(open(f"{folder}/config.json"))
     factor = config.get("text_config", {}).get("embedding_multiplier", 1)  # which ours has already
-    want_rows = [x * factor for x in golden[f"image_embeds_{k}"][1]]
+    want_rows = [x * factor for x in golden[f"image_embeds_{k}" if f"image_embeds_{k}" in golden else f"cross_states_{k}"][1]]
     pixels, far, sets = Pixels(golden, k), 0.0, []
     for i, image in enumerate(images):
         r = subprocess.run([probe, folder, image, *(["rough"] if is_close else []), device], capture_output=True, timeout=HANG)

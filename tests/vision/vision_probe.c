@@ -1,5 +1,5 @@
-/* The tower by itself, for the tests: vision_probe MODEL FILE [rough] [DEVICE] writes what it makes of a picture: how many tiles it has, numbers of a patch, tokens, sets
- * and numbers of a token (five int32); patches down and across of each tile (two int32), and its pixels as f32; then the rows of every set. */
+/* The tower by itself, for the tests: vision_probe MODEL FILE [rough] [DEVICE] writes what it makes of a picture: how many tiles it has, numbers of a patch, rows, sets
+ * and numbers of a row (five int32); patches down and across of each tile (two int32), and its pixels as f32; then the rows of every set. */
 #include "model/model.h"
 #include "os/os.h"
 #include "vision/vision_internal.h"
@@ -36,7 +36,7 @@ static int probe(const struct checkpoint *c, struct backend *be, const char *pat
     TRY(image_decode(file, &image, err));
     TRY(tiles_make(v, &a, &image, &tiles, err));
     TRY(vision_encode(v, &image, &picture, err));
-    int32_t head[] = {tiles.n, 3 * v->frames * v->patch * v->patch, picture.n_tokens, vision_facts(v).n_sets, spec.hidden};
+    int32_t head[] = {tiles.n, 3 * v->frames * v->patch * v->patch, picture.n_rows, vision_facts(v).n_sets, spec.hidden};
     fwrite(head, sizeof head, 1, stdout);
     TRY(write_tiles(v, &a, &tiles, err));
     for (int32_t i = 0; i < head[3]; i++) fwrite(picture.rows[i], sizeof(float), (size_t)head[2] * (size_t)head[4], stdout);

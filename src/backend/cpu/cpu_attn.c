@@ -185,12 +185,14 @@ struct attn_job {
 /* First visible position of a row. */
 int32_t cpu_first_visible(const struct attn_args *a, const struct step *step, int32_t r) {
     int32_t pos = step->pos[r], first = 0;
+    if (a->of_pictures) return step->spans[0][2 * r];
     if (a->window > 0 && pos - a->window + 1 > first) first = pos - a->window + 1;
     if (a->chunk > 0 && pos / a->chunk * a->chunk > first) first = pos / a->chunk * a->chunk;
     return first;
 }
 
 int32_t cpu_last_visible(const struct attn_args *a, const struct step *step, int32_t r) {
+    if (a->of_pictures) return step->spans[0][2 * r + 1] - 1;
     int32_t pos = step->pos[r];
     if (!a->both_ways) return step->until && !a->is_strict && step->until[r] > pos ? step->until[r] : pos;
     const struct step_seq *seq = &step->seqs[step->seq_of[r]];

@@ -395,6 +395,13 @@ static void split_items(void *ctx, int64_t first, int64_t last, int32_t thread) 
     }
 }
 
+/* Rows of an item see more and more; of pictures they see the same. */
+static bool sees_alike(const struct block_job *job, int32_t a, int32_t b) {
+    const struct attn_args *args = &job->op->arg.attn;
+    if (!args->of_pictures) return true;
+    return reach(job, a) == reach(job, b) && cpu_first_visible(args, job->step, a) == cpu_first_visible(args, job->step, b);
+}
+
 /* Runs of rows of one sequence at neighbouring positions, as many as fill an item. */
 static int32_t group_rows(const struct block_job *job, int32_t *groups) {
     const struct step *step = job->step;
@@ -402,7 +409,7 @@ static int32_t group_rows(const struct block_job *job, int32_t *groups) {
     int32_t most = job->op->arg.attn.pos_scale_len || job->per_kv > QUERIES ? 1 : QUERIES / job->per_kv;
     for (int32_t r = 0, first = 0; r < n_rows; r++) {
         bool same = r > 0 && r - first < most && step->seq_of[r] == step->seq_of[r - 1] && step->pos[r] == step->pos[r - 1] + 1 &&
-                    chunk_blocks(reach(job, r), bits) == chunk_blocks(reach(job, first), bits);
+                    chunk_blocks(reach(job, r), bits) == chunk_blocks(reach(job, first), bits) && sees_alike(job, first, r);
         if (same) continue;
         groups[n++] = first = r;
     }

@@ -114,6 +114,11 @@ static void partial_panel(const struct linear_job *job, const struct panel_args 
 /* Rows of a tile are together: `row` is the first of one. */
 static struct quant_acts acts_from(const struct quant_acts *all, int64_t row) {
     struct quant_acts x = *all;
+    if (x.half) {
+        x.q += row * (int64_t)sizeof(uint16_t) * x.in;
+        x.scale += row;
+        return x;
+    }
     if (x.plain) {
         x.q += row * ACTS_PLAIN_BYTES * x.in;
         return x;
@@ -185,12 +190,27 @@ static int64_t panel_chunk(int64_t n_panels, int64_t n_threads) {
 
 enum { LONG_ROWS = 96 };
 
+/* Towers see thousands of rows at once: where nobody asks for more, their products are in half precision. */
+static bool is_half(const struct linear_job *job, int64_t n_rows) {
+    const struct cpu *c = job->c;
+    bool is_rough = c->base.precision != PRECISION_EXACT && c->base.precision != PRECISION_F32, is_tower = c->layout.n_classes == 0;
+    return is_tower && is_rough && c->kern.half_panel && n_rows >= LONG_ROWS && job->acts.plain && job->acts.dtype != DT_F32;
+}
+
+/* Half as large as f32, with the scales behind them. */
+static void place_half(struct quant_acts *x, int64_t n_rows) {
+    int64_t rows = (n_rows + x->tile - 1) / x->tile * x->tile;
+    x->half = true;
+    x->scale = (float *)(void *)(x->q + rows * x->in * (int64_t)sizeof(uint16_t));
+}
+
 static void run_panels(struct linear_job *job) {
     struct cpu *c = job->c;
     const struct weight *weight = job->op->arg.linear.weight;
     int64_t n_rows = job->op->in[0].rows, n_panels = (weight->out + PANEL_ROWS - 1) / PANEL_ROWS;
     size_t bytes = cpu_place_acts(&cpu_packed(weight)->pack, n_rows, c->acts, &job->acts);
     job->rest = (float *)(void *)(c->acts + bytes);
+    if (is_half(job, n_rows)) place_half(&job->acts, n_rows);
     quantise(job, n_rows);
     job->n_panels = n_panels;
     if (n_rows >= LONG_ROWS) pool_run(c->pool, choose_blocks(job, n_rows, pool_threads(c->pool)), 1, panel_blocks, job);

@@ -27,6 +27,7 @@ void kern_select(struct kernels *k, uint32_t flags) {
         kern_neon(k);
         kern_neon_plain(k);
     }
+    if (flags & CPU_FP16) kern_half(k);
     if (flags & CPU_DOTPROD) {
         kern_dotprod(k);
         kern_dotprod_nested(k);
@@ -48,21 +49,14 @@ void kern_describe(uint32_t flags, struct sb *out) {
         const char *what;
         size_t at;
     } parts[] = {
-        {"integer products", offsetof(struct kernels, panel)},
-        {"quantised rows", offsetof(struct kernels, quant_row)},
-        {"nested scales", offsetof(struct kernels, nested)},
-        {"float products", offsetof(struct kernels, dot)},
-        {"bf16 products", offsetof(struct kernels, bf16.panel)},
-        {"f16 products", offsetof(struct kernels, f16.panel)},
-        {"f32 products", offsetof(struct kernels, f32.panel)},
-        {"plain rows", offsetof(struct kernels, plain)},
-        {"attention scores", offsetof(struct kernels, block_scores)},
-        {"attention mix", offsetof(struct kernels, block_mix)},
-        {"small cache", offsetof(struct kernels, kv_scores)},
-        {"activations", offsetof(struct kernels, act)},
-        {"sums, norms", offsetof(struct kernels, sum_squares)},
-        {"exponentials", offsetof(struct kernels, exp_sum)},
-        {"unpacking", offsetof(struct kernels, unpack)},
+        {"integer products", offsetof(struct kernels, panel)},   {"quantised rows", offsetof(struct kernels, quant_row)},
+        {"nested scales", offsetof(struct kernels, nested)},     {"float products", offsetof(struct kernels, dot)},
+        {"bf16 products", offsetof(struct kernels, bf16.panel)}, {"f16 products", offsetof(struct kernels, f16.panel)},
+        {"half products", offsetof(struct kernels, half_panel)}, {"f32 products", offsetof(struct kernels, f32.panel)},
+        {"plain rows", offsetof(struct kernels, plain)},         {"attention scores", offsetof(struct kernels, block_scores)},
+        {"attention mix", offsetof(struct kernels, block_mix)},  {"small cache", offsetof(struct kernels, kv_scores)},
+        {"activations", offsetof(struct kernels, act)},          {"sums, norms", offsetof(struct kernels, sum_squares)},
+        {"exponentials", offsetof(struct kernels, exp_sum)},     {"unpacking", offsetof(struct kernels, unpack)},
     };
     struct kernels best;
     kern_select(&best, flags);

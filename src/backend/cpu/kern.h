@@ -35,6 +35,7 @@ struct quant_acts {
     bool
         plain; /* for panels of plain weights: the set's own plain_kernels.row filled q, ACTS_PLAIN_BYTES for an input; there is no scale and no sum */
     enum dtype dtype; /* of those weights */
+    bool half;        /* half_row filled q and scale */
 };
 
 enum { ACTS_PLAIN_BYTES = 4 };
@@ -204,6 +205,10 @@ struct kernels {
     void (*nested)(const struct panel_args *a);
     float row_more; /* what each further row of a step takes, in steps of one row: for drafts; 0: a quarter */
     struct plain_kernels f32, f16, bf16;
+    /* Many rows over panels of 16-bit weights, in half precision where nobody asks for more; n_rows from a multiple of eight on. NULL: this set has nothing quicker
+     * than the above. */
+    void (*half_row)(const float *x, const struct quant_acts *out, int64_t row);
+    void (*half_panel)(const struct panel_args *a);
     /* NULL: unpack and dot. */
     void (*plain)(const struct plain_args *a);
     /* Attention over a half-precision cache; widths are multiples of 16. NULL: the cache stays f32. */
@@ -225,7 +230,8 @@ static inline const struct plain_kernels *kern_plain(const struct kernels *k, en
 
 /* Products by the way that is the faster one for so many rows. */
 static inline void kern_panel(const struct kernels *k, const struct panel_args *a) {
-    if (a->x.plain) kern_plain(k, a->x.dtype)->panel(a);
+    if (a->x.half) k->half_panel(a);
+    else if (a->x.plain) kern_plain(k, a->x.dtype)->panel(a);
     else if (a->shape->nested) k->nested(a);
     else if (k->panel_few && a->n_rows < k->many_rows) k->panel_few(a);
     else k->panel(a);
@@ -233,7 +239,8 @@ static inline void kern_panel(const struct kernels *k, const struct panel_args *
 
 /* A row of activations for them. */
 static inline void kern_acts_row(const struct kernels *k, const float *x, const struct quant_acts *out, int64_t row) {
-    if (out->plain) kern_plain(k, out->dtype)->row(x, out, row);
+    if (out->half) k->half_row(x, out, row);
+    else if (out->plain) kern_plain(k, out->dtype)->row(x, out, row);
     else k->quant_row(x, out, row);
 }
 
@@ -253,6 +260,7 @@ void kern_kv_vnni(struct kernels *k);
 #elif defined(__aarch64__)
 void kern_neon(struct kernels *k);
 void kern_neon_plain(struct kernels *k);
+void kern_half(struct kernels *k);
 void kern_dotprod(struct kernels *k);
 void kern_dotprod_nested(struct kernels *k);
 void kern_i8mm(struct kernels *k);   /* over kern_dotprod */

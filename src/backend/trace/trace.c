@@ -137,6 +137,7 @@ static void put_attn(struct sb *out, const struct attn_args *a) {
     put_number(out, "both_ways", a->both_ways, 0);
     put_number(out, "is_strict", a->is_strict, 0);
     if (a->every) sb_fmt(out, " more=%d.%d every=%d", a->more.kv_class, a->more.index, a->every);
+    put_number(out, "of_pictures", a->of_pictures, 0);
 }
 
 static void put_route(struct sb *out, const struct route_args *a) {

@@ -21,8 +21,8 @@ static int open_tables(struct cuda *c, const struct choice_tables *t, struct err
 static void count_tokens(const struct choice_tables *t, uint32_t *said) {
     int32_t first = t->last_n < 0 || t->last_n > t->n_history ? 0 : t->n_history - t->last_n;
     memset(said, 0, (size_t)t->vocab * sizeof *said);
-    for (int32_t i = first; i < t->n_history; i++)
-        if ((said[t->history[i]] & 0xffff) < 0xffff) said[t->history[i]]++;
+    for (int32_t i = first; i < t->n_history; i++) /* tokens that stand for pictures are beyond the vocabulary */
+        if (t->history[i] < t->vocab && (said[t->history[i]] & 0xffff) < 0xffff) said[t->history[i]]++;
     for (int32_t i = t->n_prompt; i < t->n_history; i++)
         if (said[t->history[i]] >> 16 < 0xffff) said[t->history[i]] += 0x10000;
 }

@@ -79,11 +79,13 @@ void cuda_step_close(struct cuda *c) {
     c->step_capacity = 0;
 }
 
-/* Block tables, of each sequence as many entries as it has blocks. */
+/* Block tables, of each sequence as many entries as it has blocks; of pictures all that a step of this key can have. */
 static void pack_tables(const struct cuda *c, const struct step *step, unsigned char *data) {
     for (int32_t i = 0; i < c->layout.n_classes; i++)
         for (int32_t s = 0; s < step->n_seqs; s++) {
             int32_t n = (step->seqs[s].pos + step->seqs[s].n_rows + K_BLOCK - 1) / K_BLOCK;
+            if (c->layout.classes[i].picture_rows)
+                n = c->at.table_stride < step->table_capacity ? c->at.table_stride : step->table_capacity;
             memcpy(data + c->at.tables[i] + (size_t)s * (size_t)c->at.table_stride * sizeof(int32_t),
                    step->tables[i] + (int64_t)s * step->table_capacity, (size_t)n * sizeof(int32_t));
         }

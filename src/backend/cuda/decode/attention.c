@@ -36,7 +36,7 @@ int32_t step_attention_find(const struct cuda *c, int32_t i, struct step_attenti
     if (!n || i + n >= l->n_ops) return 0;
     out->attn = i + n;
     const struct op *write = &l->ops[out->qkv.write], *attn = &l->ops[out->attn];
-    if (attn->kind != OP_ATTN || attn->arg.attn.slopes || attn->arg.attn.both_ways) return 0;
+    if (attn->kind != OP_ATTN || attn->arg.attn.slopes || attn->arg.attn.both_ways || attn->arg.attn.of_pictures) return 0;
     if (memcmp(&write->arg.kv.kv, &attn->arg.attn.kv, sizeof(struct kv_ref)) != 0) return 0;
     if (!cuda_same_view(attn->in[0], out->qkv.q) || !cuda_read_only_by(c, out->qkv.q, out->attn)) return 0;
     /* kernels/decode.cu is quicker for several rows with long contexts; few rows stay here longer, because their list may have no gap */

@@ -19,6 +19,7 @@ static struct k_attn attn_args_of(const struct cuda *c, const struct op *op) {
         .n_picks = is_picked ? op->in[1].width : 0,
         .pos = cuda_step_array(c, c->at.pos),
         .until = c->key.sees && !t->is_strict ? cuda_step_array(c, c->at.until) : 0,
+        .spans = t->of_pictures ? cuda_step_array(c, c->at.spans[0]) : 0,
         .seq_of = cuda_step_array(c, c->at.seq_of),
         .seqs = cuda_step_array(c, c->at.seqs),
         .tiles = cuda_step_array(c, c->at.tiles),
@@ -125,8 +126,9 @@ bool attn_fast_fits(const struct cuda *c, const struct op *op) {
     int32_t d = k->k_width, group = op->in[0].heads / k->heads;
     const struct flash_kernel *flash = flash_of(d);
     bool has_dtype = cuda_kv_dtype(c, k) == K_BF16 || cuda_kv_unpacks(c, k);
-    return flash && c->gpu->functions[flash->kernel] && has_dtype && !op->arg.attn.slopes && !op->arg.attn.both_ways && k->v_width == d &&
-           op->out[0].width == d && group <= flash->group && flash_bytes(c, d) <= c->gpu->shared_max;
+    return flash && c->gpu->functions[flash->kernel] && has_dtype && !op->arg.attn.slopes && !op->arg.attn.both_ways &&
+           !op->arg.attn.of_pictures && k->v_width == d && op->out[0].width == d && group <= flash->group &&
+           flash_bytes(c, d) <= c->gpu->shared_max;
 }
 
 /* The most positions that a row sees for itself, rounded up as the step's graph has it. */
@@ -277,7 +279,7 @@ void lower_attn_fast(struct cuda *c, const struct op *op) {
 bool attn_latent_fits(const struct cuda *c, const struct op *op) {
     const struct attn_args *t = &op->arg.attn;
     const struct kv_class *k = &c->layout.classes[t->kv.kv_class];
-    bool is_plain = !t->slopes && !t->distances && !t->sinks && !t->both_ways && !(t->softcap > 0);
+    bool is_plain = !t->of_pictures && !t->slopes && !t->distances && !t->sinks && !t->both_ways && !(t->softcap > 0);
     return c->gpu->functions[KERNEL_attn_latent] && cuda_kv_dtype(c, k) == K_BF16 && k->heads == 1 && k->k_width == LATENT_WIDTH &&
            k->v_width == 0 && op->out[0].width == LATENT_VALUES && op->n_in == 1 && is_plain && latent_shared_bytes() <= c->gpu->shared_max;
 }

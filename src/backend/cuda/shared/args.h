@@ -252,6 +252,8 @@ struct k_attn {
     KPTR(const int32_t) sharing;
     KPTR(const int32_t) shared_of;
     int32_t shared_splits;
+    KPTR(const int32_t)
+    spans; /* the reference rows only: [rows][2] positions of pictures that a row sees, from and to; NULL: those of its text */
 };
 
 /* With products for distances; the keys are rows of the step. */
