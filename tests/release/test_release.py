@@ -101,6 +101,9 @@ def test_linux_archive(machine, work, model, expected):
     check(a.st_ino == b.st_ino, f"{name}: mlxcel-server is not a hard link")
     check_contents(folder, name, ["man/mlxcel.1", "systemd/mlxcel-server.service"])
     check_linux_imports(os.path.join(folder, "mlxcel"), name)
+    with open(os.path.join(folder, "README.md"), encoding="utf-8") as f:
+        said = int(re.search(r"one program of (\d+) MB", f.read())[1])
+    check(said - 3 <= os.path.getsize(os.path.join(folder, "mlxcel")) / 1e6 <= said + 0.5, f"{name}: README.md says {said} MB")
     runner = linux_runner(name, folder, machine)
     if not runner:
         skip(f"{name}: no qemu-{machine}-static")
