@@ -171,8 +171,9 @@ def write_tensor(out, dims, kind, rng):
     out.write(b"\0" * (-n % ALIGN))
 
 
-def write(shape, path, matrix=TYPE_Q4_0):
-    s = SHAPES[shape]
+def write(shape, path, matrix=TYPE_Q4_0, is_hole=False, **other):
+    """is_hole: the numbers are a hole in the file, for those who read the header alone. other: sizes instead of the shape's own."""
+    s = {**SHAPES[shape], **other}
     rng = random.Random(1)
     pairs, infos, offset = metadata(s, matrix), [], 0
     for name, dims, kind in tensors(s, matrix):
@@ -181,8 +182,10 @@ def write(shape, path, matrix=TYPE_Q4_0):
     head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(pairs)) + b"".join(pairs) + b"".join(infos)
     with open(path + ".partial", "wb") as out:
         out.write(head + b"\0" * (-len(head) % ALIGN))
-        for _, dims, kind in tensors(s, matrix):
+        for _, dims, kind in tensors(s, matrix) if not is_hole else ():
             write_tensor(out, dims, kind, rng)
+        if is_hole:
+            out.truncate(out.tell() + offset)
     os.replace(path + ".partial", path)
 
 

@@ -52,7 +52,8 @@ static __device__ __forceinline__ float place_bias(const k_attn &a, float slope,
 struct seen {
     const int32_t *picks; // NULL: all
     int first, n, pos;    // pos: the row's own
-    __device__ __forceinline__ int at(int i) const { return picks ? picks[i] : first + i; }
+    int every = 1;        // the last of every so many
+    __device__ __forceinline__ int at(int i) const { return picks ? picks[i] : first + (i + 1) * every - 1; }
 };
 
 // Scores of the positions of number p, p + WARPS, ...: AT_ONCE of them, so that their loads and sums overlap. -INFINITY beyond the end.
@@ -224,6 +225,44 @@ template <typename T> static __device__ __forceinline__ void attend_relative(con
 ATTN_RELATIVE(float, f32)
 ATTN_RELATIVE(bf16, bf16)
 
+// ---- with entries of a second cache behind those of the window ----
+
+template <typename T, int N> static __device__ __forceinline__ void attend_seen(const k_attn &a, const float q[N], int64_t r, const seen &v, running<N> &run) {
+    const int32_t *table = a.c.table + (int64_t)a.seq_of[r] * a.c.table_stride;
+    for (int p = threadIdx.x / 32; p < v.n; p += WARPS * AT_ONCE) {
+        float s[AT_ONCE];
+        scores_of<T, N>(a, q, table, 0, p, v, a.scale, 0.0f, s);
+        take<T, N>(a, run, table, 0, p, v, s);
+    }
+}
+
+template <typename T> static __device__ __forceinline__ void attend_more(const k_attn_more &x, float *smem) {
+    enum { N = 16 };
+    k_attn a = x.a;
+    int lane = threadIdx.x % 32, head = blockIdx.x;
+    int64_t r = blockIdx.y;
+    int pos = a.pos[r], first = first_visible(a.window, 0, pos);
+    seen own = {0, first, pos - first + 1, pos}, more = {a.picks ? a.picks + r * a.picks_stride : 0, 0, (pos + 1) / x.every, pos, x.every};
+    if (a.picks) more.n = min(more.n, a.n_picks);
+    float q[N];
+    running<N> run = {-INFINITY, 0, {0}};
+#pragma unroll
+    for (int i = 0; i < N; i++) q[i] = i * 32 + lane < a.c.k_width ? view_load(a.q, r, head, i * 32 + lane) : 0.0f;
+    attend_seen<T, N>(a, q, r, own, run);
+    a.c = x.more;
+    attend_seen<T, N>(a, q, r, more, run);
+    if (run.max == -INFINITY) run.max = -3.0e38f;
+    combine<T, N>(a, run, r, head, smem);
+}
+
+#define ATTN_MORE(type, label)                                                                          \
+    extern "C" __global__ void __launch_bounds__(WARPS * 32) attn_more_##label(KARGS(k_attn_more) a) { \
+        __shared__ float smem[2 * WARPS + WARPS * 512];                                                \
+        attend_more<type>(a, smem);                                                                    \
+    }
+ATTN_MORE(float, f32)
+ATTN_MORE(bf16, bf16)
+
 // ---- picking positions: a block per row keeps the best `keys` so far and sorts the next as many in behind them ----
 
 // A number that sorts like (score, then the earlier position); no number counts as the smallest score.
@@ -266,11 +305,11 @@ template <typename T> static __device__ __forceinline__ float pick_score(const k
 template <typename T> static __device__ __forceinline__ void pick(const k_pick &a, uint64_t *best) {
     float *q = (float *)(best + 2 * a.keys), *w = q + a.q.heads * a.q.width;
     int64_t r = blockIdx.y;
-    int n = a.pos[r] + 1, warp = threadIdx.x / 32;
+    int n = (a.pos[r] + 1) / a.every, warp = threadIdx.x / 32;
     int32_t *out = a.y + r * a.y_stride;
     const int32_t *table = a.c.table + (int64_t)a.seq_of[r] * a.c.table_stride;
     if (n <= a.k) {
-        for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = i;
+        for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = (i + 1) * a.every - 1;
         return;
     }
     for (int i = threadIdx.x; i < a.q.heads * a.q.width; i += blockDim.x) q[i] = view_load(a.q, r, i / a.q.width, i % a.q.width);
@@ -279,9 +318,9 @@ template <typename T> static __device__ __forceinline__ void pick(const k_pick &
     __syncthreads();
     for (int from = 0; from < n; from += a.keys) {
         for (int i = warp; i < a.keys; i += WARPS) {
-            int p = from + i;
+            int p = (from + i + 1) * a.every - 1;
             uint64_t key = 0;
-            if (p < n) key = pick_key(pick_score<T>(a, q, w, ((int64_t)table[p / K_BLOCK] * a.c.heads * K_BLOCK + p % K_BLOCK) * a.c.k_width), p);
+            if (from + i < n) key = pick_key(pick_score<T>(a, q, w, ((int64_t)table[p / K_BLOCK] * a.c.heads * K_BLOCK + p % K_BLOCK) * a.c.k_width), p);
             if (threadIdx.x % 32 == 0) best[a.keys + i] = key;
         }
         sort_down(best, 2 * a.keys);

@@ -123,23 +123,27 @@ static __device__ __forceinline__ void unpack_words(uint32_t first, uint32_t sec
     }
 }
 
-// A lane's part of a unit: the codes of its two rows, and their scales and biases, of the first 32 elements and of the others.
+// A lane's part of a unit: the codes of its two rows, and their scales and biases, of its elements among the first 32 and of those among the others.
 struct unit_words {
     uint4 codes;
     uint2 low, high;
 };
 
-// halves: groups of 32, two in a unit.
-static __device__ __forceinline__ unit_words unit_with(uint4 codes, const unsigned char *unit, bool halves) {
-    const unsigned char *meta = unit + TILE_CODES + threadIdx.x % 32 / 4 * 8;
+// runs: groups of a unit. meta: the first run.
+template <class WORDS> static __device__ __forceinline__ void take_meta(WORDS &u, const unsigned char *meta, int runs) {
+    int t = threadIdx.x % 4;
+    meta += threadIdx.x % 32 / 4 * 8;
+    u.low = *(const uint2 *)(meta + tile_run_at(t, runs));
+    u.high = runs > 1 ? *(const uint2 *)(meta + tile_run_at(4 + t, runs)) : u.low;
+}
+static __device__ __forceinline__ unit_words unit_with(uint4 codes, const unsigned char *unit, int runs) {
     unit_words u;
     u.codes = codes;
-    u.low = *(const uint2 *)meta;
-    u.high = halves ? *(const uint2 *)(meta + TILE_META) : u.low;
+    take_meta(u, unit + TILE_CODES, runs);
     return u;
 }
-static __device__ __forceinline__ unit_words unit_at(const unsigned char *unit, bool halves) {
-    return unit_with(*(const uint4 *)(unit + threadIdx.x % 32 * 16), unit, halves);
+static __device__ __forceinline__ unit_words unit_at(const unsigned char *unit, int runs) {
+    return unit_with(*(const uint4 *)(unit + threadIdx.x % 32 * 16), unit, runs);
 }
 
 // The weights of both rows.
@@ -163,12 +167,10 @@ struct unit8_words {
     uint4 first, second;
     uint2 low, high;
 };
-static __device__ __forceinline__ unit8_words unit8_at(const unsigned char *unit, bool halves) {
-    const unsigned char *meta = unit + TILE_CODES_8 + threadIdx.x % 32 / 4 * 8;
+static __device__ __forceinline__ unit8_words unit8_at(const unsigned char *unit, int runs) {
     unit8_words u;
     u.first = *(const uint4 *)(unit + threadIdx.x % 32 * 16), u.second = *(const uint4 *)(unit + 512 + threadIdx.x % 32 * 16);
-    u.low = *(const uint2 *)meta;
-    u.high = halves ? *(const uint2 *)(meta + TILE_META) : u.low;
+    take_meta(u, unit + TILE_CODES_8, runs);
     return u;
 }
 

@@ -160,6 +160,7 @@ static __device__ __noinline__ float act_rare(int kind, float x, const float *p)
     case ACT_GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
     case ACT_TANH: return tanhf(x);
     case ACT_SOFTPLUS: return softplus(x);
+    case ACT_SQRT_SOFTPLUS: return sqrtf(softplus(x));
     case ACT_SOFTCAP: return p[0] * tanhf(x / p[0]);
     case ACT_XIELU:
         if (x > 0) return p[0] * x * x + p[2] * x;

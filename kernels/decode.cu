@@ -4,7 +4,7 @@
 // A block takes one row, one cached head and a run of cache blocks; every warp takes 16 of a cache block's 64 positions, through a ring of its own in
 // shared memory, so that warps never wait for each other. Query heads of the group are the rows of the products, 16 of them: up to eight heads
 // stand there as two bf16 terms each, head h in rows h and h + 8, and so do the weights of the softmax; both are then as good as f32. Nine to
-// sixteen heads are one term each. The last block of a row and head to come adds up the runs. Reads the visible cache once; stopped by memory, and
+// sixteen heads are one term each. The last block of a row and head to come adds up the runs, and those of kernels/prefix.cu before them. Reads the visible cache once; stopped by memory, and
 // by latency at short contexts.
 #include "mma.cuh"
 #include "soft.cuh"
@@ -28,8 +28,8 @@ template <int D> static __device__ __forceinline__ int piece_at(int row, int pie
 struct run_of {
     int begin, end, first_block, n_blocks;
 };
-static __device__ __forceinline__ run_of run_of_split(const k_attn &a, int pos) {
-    int first = first_visible(a.window, a.chunk, pos), from = first / K_BLOCK, n = pos / K_BLOCK - from + 1;
+static __device__ __forceinline__ run_of run_of_split(const k_attn &a, int64_t row, int pos) {
+    int first = a.shared_of ? a.shared_of[row] : first_visible(a.window, a.chunk, pos), from = first / K_BLOCK, n = pos / K_BLOCK - from + 1;
     int each = (n + a.splits - 1) / a.splits, at = (int)blockIdx.x * each;
     run_of r;
     r.first_block = from + at, r.n_blocks = n - at < each ? n - at : each;
@@ -218,20 +218,21 @@ static __device__ __forceinline__ void store_head(const k_attn &a, int64_t r, in
 // Parts of the warps, then of the runs of a (row, cached head), which the last block to come adds up in order.
 template <int D> static __device__ __forceinline__ void finish(const k_attn &a, const float *parts, int64_t r, int kv_head) {
     __shared__ bool is_last;
-    int split = blockIdx.x, n_heads = a.c.heads * a.group;
-    float *partial = a.partial + ((int64_t)r * n_heads + kv_head * a.group) * a.splits * (D + 2);
+    int split = blockIdx.x, n_heads = a.c.heads * a.group, splits = a.shared_splits + a.splits, n_shared = a.shared_of && a.shared_of[r] ? a.shared_splits : 0;
+    bool is_alone = a.splits == 1 && n_shared == 0;
+    float *partial = a.partial + ((int64_t)r * n_heads + kv_head * a.group) * splits * (D + 2);
     for (int e = threadIdx.x; e < a.group * D; e += WARPS * 32) {
         int h = e / D, i = e % D;
         softened s = join<false>(parts + h * WARPS * (D + 2), WARPS, D, i);
-        if (a.splits == 1) {
+        if (is_alone) {
             store_head(a, r, kv_head * a.group + h, i, s);
             continue;
         }
-        float *to = partial + (h * a.splits + split) * (D + 2);
+        float *to = partial + (h * splits + a.shared_splits + split) * (D + 2);
         to[i] = s.x;
         if (i == 0) to[D] = s.max, to[D + 1] = s.sum;
     }
-    if (a.splits == 1) return;
+    if (is_alone) return;
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -242,7 +243,8 @@ template <int D> static __device__ __forceinline__ void finish(const k_attn &a, 
     if (!is_last) return;
     for (int e = threadIdx.x; e < a.group * D; e += WARPS * 32) {
         int h = e / D, i = e % D;
-        store_head(a, r, kv_head * a.group + h, i, join<true>(partial + h * a.splits * (D + 2), a.splits, D, i));
+        const float *first = partial + (h * splits + a.shared_splits - n_shared) * (D + 2);
+        store_head(a, r, kv_head * a.group + h, i, join<true>(first, n_shared + a.splits, D, i));
     }
 }
 
@@ -251,7 +253,7 @@ template <int D, bool TERMS, int SLOTS> static __device__ __forceinline__ void a
     int64_t row = blockIdx.z;
     let_next_begin();
     int pos = a.pos[row];
-    run_of r = run_of_split(a, pos);
+    run_of r = run_of_split(a, row, pos);
     bf16 *queries = (bf16 *)smem;
     reader<D, SLOTS> f;
     f.k = (const bf16 *)a.c.k, f.v = (const bf16 *)a.c.v, f.table = a.c.table + (int64_t)a.seq_of[row] * a.c.table_stride;

@@ -2,9 +2,9 @@
 #pragma once
 #include "codes.cuh"
 
-// HALVES: groups of 32, two in a unit.
+// HALVES: groups of 32 or 16, two or four in a unit.
 template <bool HALVES> static __device__ __forceinline__ unit_words unit_load(const k_weight &w, int64_t tile, int unit) {
-    return unit_at(w.values + tile * w.tile_bytes + (int64_t)unit * tile_unit_bytes(w), HALVES);
+    return unit_at(w.values + tile * w.tile_bytes + (int64_t)unit * tile_unit_bytes(w), HALVES ? tile_runs(w.group) : 1);
 }
 
 // Eight codes as bf16: q * s + b, rounded once where scale and bias are bf16, else in f32 first.
@@ -44,7 +44,7 @@ template <bool HALVES> static __device__ __forceinline__ void unit_store(const k
 // ---- the same of 8 bits ----
 
 static __device__ __forceinline__ unit8_words unit_load8(const k_weight &w, int64_t tile, int unit) {
-    return unit8_at(w.values + tile * w.tile_bytes + (int64_t)unit * tile_unit_bytes(w), w.group == 32);
+    return unit8_at(w.values + tile * w.tile_bytes + (int64_t)unit * tile_unit_bytes(w), tile_runs(w.group));
 }
 
 static __device__ __forceinline__ void unit_store8(const k_weight &w, bf16 *to, const unit8_words &u, int n) {

@@ -84,7 +84,7 @@ extern "C" __global__ void rope(KARGS(k_rope) a) {
     int64_t r = blockIdx.x;
     int half = a.n_rotated / 2;
     const float *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)a.seq_of[r] * a.n_rope_tables + a.table) * a.rope_width;
-    for (int i = threadIdx.x; i < half; i += blockDim.x) rope_angle(a.places ? a.places[r * 3 + (a.axes[i / 16] >> i % 16 * 2 & 3)] : a.pos[r], table[i], a.magnitude, &cosines[i], &sines[i]);
+    for (int i = threadIdx.x; i < half; i += blockDim.x) rope_angle(a.places ? a.places[r * 3 + (a.axes[i / 16] >> i % 16 * 2 & 3)] : a.pos[r] + a.shift, table[i], a.magnitude, &cosines[i], &sines[i]);
     __syncthreads();
     for (int e = threadIdx.x; e < a.x.heads * a.x.width; e += blockDim.x) {
         int h = e / a.x.width, i = e % a.x.width, at = i - a.first;
@@ -161,4 +161,45 @@ extern "C" __global__ void argmax_rows(KARGS(k_argmax) a) {
     for (int c = threadIdx.x; c < a.chunks; c += blockDim.x) better(best, at, a.best[r * a.chunks + c], a.at[r * a.chunks + c]);
     block_best(best, at);
     if (threadIdx.x == 0) a.y[r * a.y_stride] = a.chosen[r] = at >= 0 && isfinite(best) && isfinite(view_load(a.x, r, 0, 0)) ? at : -1;
+}
+
+// ---- streams mixed with each other: a block per row; its first warp's first lane makes the weights ----
+
+static __device__ void divide_by_sums(float *c, int n, bool columns, float eps) {
+    for (int i = 0; i < n; i++) {
+        float sum = 0;
+        for (int j = 0; j < n; j++) sum += c[columns ? j * n + i : i * n + j];
+        for (int j = 0; j < n; j++) c[columns ? j * n + i : i * n + j] /= sum + eps;
+    }
+}
+
+static __device__ void blend_weights(const k_blend &a, int64_t r, float *c) {
+    int n = a.x.heads;
+    for (int i = 0; i < n; i++) {
+        float most = -INFINITY, sum = 0;
+        for (int j = 0; j < n; j++) most = fmaxf(most, view_load(a.logits, r, 0, i * n + j));
+        for (int j = 0; j < n; j++) sum += c[i * n + j] = expf(view_load(a.logits, r, 0, i * n + j) - most);
+        for (int j = 0; j < n; j++) c[i * n + j] = c[i * n + j] / sum + a.eps;
+    }
+    divide_by_sums(c, n, true, a.eps);
+    for (int i = 1; i < a.rounds; i++) {
+        divide_by_sums(c, n, false, a.eps);
+        divide_by_sums(c, n, true, a.eps);
+    }
+}
+
+// Grid (rows), 256 threads.
+extern "C" __global__ void blend(KARGS(k_blend) a) {
+    after_previous();
+    __shared__ float c[64]; // of up to eight streams
+    int64_t r = blockIdx.x;
+    int n = a.x.heads;
+    if (threadIdx.x == 0) blend_weights(a, r, c);
+    __syncthreads();
+    for (int e = threadIdx.x; e < n * a.x.width; e += blockDim.x) {
+        int k = e / a.x.width, i = e % a.x.width;
+        float y = view_load(a.post, r, 0, k) * view_load(a.made, r, 0, i);
+        for (int j = 0; j < n; j++) y = fmaf(c[j * n + k], view_load(a.x, r, j, i), y);
+        view_store(a.y, r, k, i, y);
+    }
 }

@@ -23,7 +23,7 @@ template <int KIND> static __device__ __forceinline__ constexpr int x_order() {
 
 static __device__ __forceinline__ unit_words load_part(const unsigned char *tile, int group, int64_t k) {
     const unsigned char *unit = tile + k / BK * tile_unit_bytes(4, group);
-    return unit_with(stream16(unit + threadIdx.x % 32 * 16), unit, group == 32);
+    return unit_with(stream16(unit + threadIdx.x % 32 * 16), unit, tile_runs(group));
 }
 
 // ---- a warp's rows: codes one step ahead, weights of this step ----

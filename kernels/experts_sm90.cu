@@ -275,7 +275,7 @@ template <bool DOWN, bool PLAIN, int WHICH> static __device__ __forceinline__ vo
         barrier_wait(l.arrived + at.chunk * 8, at.chunk_phase);
     }
     const k_weight &of = weight_of<DOWN>(a);
-    unit_words unit = unit_at(codes + ((at.chunk * 2 + WHICH) * CHUNK + u % CHUNK) * (PLAIN ? TILE_CODES + TILE_META : l.unit_bytes), !PLAIN && of.group == 32);
+    unit_words unit = unit_at(codes + ((at.chunk * 2 + WHICH) * CHUNK + u % CHUNK) * (PLAIN ? TILE_CODES + TILE_META : l.unit_bytes), PLAIN ? 1 : tile_runs(of.group));
     uint32_t first[8], second[8];
     half_words<PLAIN>(unit.codes.x, unit.codes.y, unit.low.x, unit.high.x, of.dtype, first);
     half_words<PLAIN>(unit.codes.z, unit.codes.w, unit.low.y, unit.high.y, of.dtype, second);
@@ -424,7 +424,7 @@ template <bool DOWN, bool PLAIN> static __device__ __forceinline__ void run(cons
 }
 #endif
 
-// Any grid, 384 threads, 210 KB of shared memory. `any`: scales of f16, or two groups in a unit; 64 pairs at most, for want of registers.
+// Any grid, 384 threads, 210 KB of shared memory. `any`: scales of f16, or groups of 32; 64 pairs at most, for want of registers.
 #define WEXPERTS(name, down, plain) \
     extern "C" __global__ void __launch_bounds__((WARPS + FILLERS) * 32, 1) wexperts_##name(KARGS(k_experts) a) { run<down, plain>(a); }
 WEXPERTS(inner, false, true)

@@ -77,7 +77,7 @@ template <int N> static __device__ __forceinline__ void finish(const k_wgemm &a,
 
 // ---- the next weight ----
 
-// How a warp takes units: of 4 bits with one or two groups, or of 8.
+// How a warp takes units: of 4 bits with one group or more, or of 8.
 template <bool HALVES> struct nibble_units {
     enum { AT_ONCE = 8 };
     typedef unit_words words;
@@ -115,7 +115,7 @@ static __device__ __forceinline__ void dequantise_aside(const k_wgemm &a) {
     if (a.aside.n == 0) return;
     int warp = threadIdx.x / 32 - 1;
     if (tile_bits(a.aside.w.bits) == 8) dequantise_aside<byte_units>(a, warp);
-    else if (a.aside.w.group == 32) dequantise_aside<nibble_units<true>>(a, warp);
+    else if (tile_runs(a.aside.w.group) > 1) dequantise_aside<nibble_units<true>>(a, warp);
     else dequantise_aside<nibble_units<false>>(a, warp);
 }
 

@@ -1,4 +1,4 @@
-// Decode steps of one row: a list of the instructions of kernels/step.cu in one launch. No barrier stands between two of them: an instruction waits
+// Decode steps of one row, and of few (kernels/few.cu): a list of the instructions of kernels/step.cu in one launch. No barrier stands between two of them: an instruction waits
 // for the tagged words (sync.cuh) that it reads of the one before. For sm_80 and later.
 //
 // Latency decides the speed: the machine instructions between a result and the results that depend on it. Every instruction of the list runs once
@@ -9,6 +9,9 @@
 // A block takes tiles of 16 rows of a weight; its warps share k, each with its own units of 64. A warp waits only for its own part of x. Its ring of
 // weights on their way to shared memory does not stop between instructions: after the last unit of a product it goes on with the next product, as
 // far as the list is known. The warps of a block meet once in every instruction, so they are never two instructions apart; there are two sets of sums.
+//
+// Several rows: a product of the tensor cores has eight columns, of which a row's x fills two, high and low bytes. Four rows are multiplied in the time of
+// one, each with the same sums in the same order as alone.
 //
 // 1 / rms and the logistic function are the hardware's (2 ulp): their results become bf16 or 16-bit integers.
 #include "one_attn.cuh"
@@ -82,11 +85,11 @@ template <int KIND> static __device__ __forceinline__ void multiply_plain(float 
     out[1] = fmaf(one, first[2] + second[2], out[1]);
 }
 
-// A warp's sums of rows g and g + 8 of a tile: [16][warps + 1].
-template <int WARPS> static __device__ __forceinline__ void keep_sums(float *red, float low, float high) {
+// A warp's sums of rows g and g + 8 of a tile, of the row of x that is this lane's: [rows][16][warps + 1].
+template <int WARPS> static __device__ __forceinline__ void keep_sums(float *red, float low, float high, int rows) {
     int lane = threadIdx.x % 32;
-    if (lane % 4) return;
-    red += lane / 4 * (WARPS + 1) + threadIdx.x / 32;
+    if (lane % 4 >= rows) return;
+    red += (lane % 4 * 16 + lane / 4) * (WARPS + 1) + threadIdx.x / 32;
     red[0] = low, red[8 * (WARPS + 1)] = high;
 }
 
@@ -99,11 +102,11 @@ struct early {
     uint2 residual;
     float bias;
 };
-static __device__ __forceinline__ early ask(const k_step_linear &a, int i, bool there) {
+static __device__ __forceinline__ early ask(const k_step_linear &a, int i, int row, int width, bool there) {
     early e = {uint2{0, 0}, 0};
     if (!there) return e;
-    if (a.residual_link) e.residual = load_tagged(a.residual_link + i);
-    else if (a.residual) e.residual.x = __float_as_uint(a.residual[i]);
+    if (a.residual_link) e.residual = load_tagged(a.residual_link + (ROWS > 1 ? row * width : 0) + i);
+    else if (a.residual) e.residual.x = __float_as_uint(a.residual[(ROWS > 1 ? row * a.residual_stride : 0) + i]);
     if (a.bias) e.bias = a.bias[i];
     return e;
 }
@@ -112,13 +115,28 @@ static __device__ __forceinline__ early ask(const k_step_linear &a, int i, bool 
 // one; many: one each. `wide` says which.
 template <int WARPS> static __device__ __forceinline__ float sum_warps(const float *from, bool wide) {
     if (!wide) return sum_lanes<WARPS>(*from);
-    float y = 0, z = 0;
+    float sums[WARPS / 2]; // in the same order as by lanes: a result must not depend on how many there are
 #pragma unroll
-    for (int w = 0; w < WARPS; w += 2) y += from[w], z += from[w + 1];
-    return y + z;
+    for (int w = 0; w < WARPS / 2; w++) sums[w] = from[w] + from[w + WARPS / 2];
+#pragma unroll
+    for (int step = WARPS / 4; step > 0; step /= 2)
+#pragma unroll
+        for (int w = 0; w < step; w++) sums[w] += sums[w + step];
+    return sums[0];
 }
 static __device__ __forceinline__ bool is_wide(int n) {
-    return n > 2;
+    return ROWS > 1 || n > 2;
+}
+
+// Which result this thread makes of n tiles: by a row of x, of a tile, the i-th of its row. lane: among those that share it.
+struct place_of {
+    int tile, row, i, in_tile, lane;
+};
+template <int WARPS> static __device__ __forceinline__ place_of place_in(int first, int n, int rows) {
+    int at = is_wide(n) ? (int)threadIdx.x : (int)threadIdx.x / WARPS;
+    place_of p = {ROWS > 1 ? at / 16 / rows : at / 16, ROWS > 1 ? at / 16 % rows : 0, 0, at % 16, is_wide(n) ? 0 : (int)threadIdx.x % WARPS};
+    p.i = (first + p.tile) * 16 + p.in_tile;
+    return p;
 }
 
 // How many results a product has.
@@ -130,7 +148,7 @@ static __device__ __forceinline__ int width_of(const k_step_linear &a) {
 // What the end of a product asks its instruction for, read while its warps are still coming: behind their meeting every step counts.
 struct ending {
     float inv_in, eps, own_scale, residual_scale, act_scale;
-    int inner, width, act_kind;
+    int inner, width, act_kind, rows;
     bool has_norm, has_residual, is_f32;
     uint64_t *link;
     void *y;
@@ -140,7 +158,7 @@ struct ending {
 template <int KIND> static __device__ __forceinline__ ending ending_of(const k_instr &in, uint32_t tag) {
     const k_step_linear &a = in.u.linear;
     ending o;
-    o.has_norm = a.has_norm, o.inv_in = a.inv_in, o.eps = a.eps;
+    o.rows = ROWS > 1 ? a.rows : 1, o.has_norm = a.has_norm, o.inv_in = a.inv_in, o.eps = a.eps;
     o.inner = (int)a.glu_inner, o.width = KIND == W4E ? width_of(a) : o.inner ? o.inner : (int)a.w.out, o.act_kind = a.act.kind, o.act_scale = a.act.scale;
     o.has_residual = a.residual || a.residual_link, o.own_scale = a.own_scale, o.residual_scale = a.residual_scale;
     o.link = a.y_link, o.y = a.y, o.is_f32 = a.y_dtype == K_F32, o.residual_link = a.residual_link;
@@ -149,35 +167,36 @@ template <int KIND> static __device__ __forceinline__ ending ending_of(const k_i
 }
 
 // weights: of the chosen experts, whose inner results a block makes; NULL: none.
-template <int WARPS> static __device__ __forceinline__ void finish(const k_step_linear &a, const ending &o, const float *weights, const float *red, const float *squares, int first, int n, early e, uint32_t *count) {
-    enum { TILE = 16 * (WARPS + 1) };
+template <int WARPS> static __device__ __forceinline__ void finish(const k_step_linear &a, const ending &o, const float *weights, const float *red, const float (*squares)[WARPS], int first, int n, early e, uint32_t *count) {
+    int tile_floats = o.rows * 16 * (WARPS + 1);
     bool wide = is_wide(n);
-    int shift = wide ? 0 : WARPS == 16 ? 4 : 3, w = wide ? 0 : threadIdx.x % WARPS;
-    int at = (int)threadIdx.x >> shift, i = first * 16 + at;
-    if ((int)(threadIdx.x & ~31u) >> shift >= n * 16) return; // whole warps: the others meet in shuffles
-    bool there = at < n * 16 && i < o.width;
-    const float *from = red + at / 16 * (o.inner ? 2 * TILE : TILE) + at % 16 * (WARPS + 1) + w;
+    int shift = wide ? 0 : WARPS == 16 ? 4 : 3;
+    if ((int)(threadIdx.x & ~31u) >> shift >= n * 16 * o.rows) return; // whole warps: the others meet in shuffles
+    const place_of p = place_in<WARPS>(first, n, o.rows);
+    int i = p.i, row = p.row, before = ROWS > 1 ? row * o.width : 0; // results of the rows before this one
+    bool there = p.tile < n && i < o.width;
+    const float *from = red + p.tile * (o.inner ? 2 : 1) * tile_floats + (row * 16 + p.in_tile) * (WARPS + 1) + p.lane;
     float scale = 1.0f;
-    if (o.has_norm) scale = rsqrtf(fmaf(sum_lanes<WARPS>(squares[threadIdx.x % WARPS]), o.inv_in, o.eps));
+    if (o.has_norm) scale = rsqrtf(fmaf(sum_lanes<WARPS>(squares[row][threadIdx.x % WARPS]), o.inv_in, o.eps));
     float y = sum_warps<WARPS>(from, wide);
     y = fmaf(y, scale, e.bias);
     if (o.inner) {
-        float up = sum_warps<WARPS>(from + TILE, wide) * scale;
+        float up = sum_warps<WARPS>(from + tile_floats, wide) * scale;
         if (a.bias && there) up += a.bias[i + o.inner];
         y = o.act_kind == ACT_SILU ? __fdividef(y, 1.0f + __expf(-y)) * (up * o.act_scale) : gated_rare(a.act, y, up);
         if (weights && there) y *= weights[i / o.inner];
     }
     if (o.has_residual) {
-        if (o.residual_link && there && e.residual.y != o.residual_tag) e.residual.x = wait_tagged(o.residual_link + i, o.residual_tag, count);
+        if (o.residual_link && there && e.residual.y != o.residual_tag) e.residual.x = wait_tagged(o.residual_link + before + i, o.residual_tag, count);
         y = y * o.own_scale + __uint_as_float(e.residual.x) * o.residual_scale;
     }
-    bool stores = w == 0 && there;
+    bool stores = p.lane == 0 && there;
     if (o.link) {
         float next = __shfl_down_sync(FULL, y, 1 << shift);
-        if (o.is_f32 && stores) store_tagged(o.link + i, __float_as_uint(y), o.tag);
-        if (!o.is_f32 && stores && i % 2 == 0) store_tagged(o.link + i / 2, pack_bf16(y, next), o.tag);
+        if (o.is_f32 && stores) store_tagged(o.link + before + i, __float_as_uint(y), o.tag);
+        if (!o.is_f32 && stores && i % 2 == 0) store_tagged(o.link + (before + i) / 2, pack_bf16(y, next), o.tag);
     }
-    if (o.y && stores) store_f32(o.y, o.is_f32 ? K_F32 : K_BF16, i, y);
+    if (o.y && stores) store_f32(o.y, o.is_f32 ? K_F32 : K_BF16, (ROWS > 1 ? row * a.y_stride : 0) + i, y);
 }
 
 // What the warp's units make of TILES tiles. left: of experts' DOWN, units of its first choice.
@@ -219,7 +238,7 @@ template <int WARPS> static __device__ __forceinline__ void run_router(const k_s
     const k_step_linear &a = in.u.linear;
     coming next = begin_instr(run, head, i);
     uint32_t tag = head->tag + a.x_maker;
-    float *squares = head->squares[i & 1];
+    float *squares = head->squares[i & 1][0];
 #pragma unroll 1
     for (int row = blockIdx.x; row < (int)a.w.out; row += gridDim.x) {
         float sum = 0, square = 0;
@@ -304,23 +323,37 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
     const k_step_linear &a = in.u.linear;
     int warp = threadIdx.x / 32, units = in.stream.units, u0 = warp * units / WARPS, mine = (warp + 1) * units / WARPS - u0;
     int first = first_tile(in.stream), n_tiles = count_tiles(in.stream), parts = in.stream.parts;
+    int rows = ROWS > 1 ? a.rows : 1;
     bool is_8 = KIND == W48 && a.w.bits == 8, is_inner = KIND == W4E && a.e.half == K_HALF_INNER;
     int left = KIND == W4E && a.e.half == K_HALF_DOWN ? in.stream.each - u0 % in.stream.each : 1 << 30;
     unit_scale *scales = (unit_scale *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>());
-    x_part x = {(unsigned char *)(scales + (units + 1) / 2 * 2) + u0 * 128, scales + u0};
-    float *squares = head->squares[i & 1];
+    x_part x = {(unsigned char *)(scales + rows * list_scales(units, ROWS)) + u0 * 128, scales + u0};
+    float(*squares)[WARPS] = head->squares[i & 1];
     uint32_t tag = head->tag;
     coming next;
+#if ONE_ROWS > 1
+    next = begin_instr(run, head, i);
+    if (n_tiles && a.x_link && mine) stage_rows<KIND, WARPS>(a, x, units, u0 * 64, mine * 64, tag + a.x_maker, r, head, limit, run, squares);
+    else if (n_tiles)
+#pragma unroll 1
+        for (int row = 0; row < rows; row++) {
+            float square = warp_sum(stage_plain<KIND>(a, part_of_row(x, row, units), row, u0 * 64, mine * 64));
+            if (threadIdx.x % 32 == 0) squares[row][warp] = square;
+        }
+    int last = rows - 1, column = threadIdx.x % 32 / 8, result = threadIdx.x % 4; // rows of this lane's operand and of its sums
+    x = x_part{part_of_row(x, column < last ? column : last, units).units, part_of_row(x, result < last ? result : last, units).scales};
+#else
     float square = 0;
     if (n_tiles && a.x_link && mine) square = stage_linked<KIND, WARPS>(a, x, u0 * 64, mine * 64, tag + a.x_maker, r, head, limit, run, i, next);
     else {
         next = begin_instr(run, head, i);
-        if (n_tiles) square = stage_plain<KIND>(a, x, u0 * 64, mine * 64);
+        if (n_tiles) square = stage_plain<KIND>(a, x, 0, u0 * 64, mine * 64);
     }
     if (n_tiles && a.has_norm) {
         square = warp_sum(square);
-        if (threadIdx.x % 32 == 0) squares[warp] = square;
+        if (threadIdx.x % 32 == 0) squares[0][warp] = square;
     }
+#endif
     __syncwarp();
     if (is_inner) {
         if (warp == 0) choose_row(run, in, head, (float *)(smem + HEAD_BYTES) + (turn & 1) * red_floats<WARPS>());
@@ -328,11 +361,12 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
 #pragma unroll 1
         while (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
     }
-    int done = 0;
+    int done = 0, at_once = ROWS > 1 ? list_tiles(SMALL_SHARED, a.rows) : AT_ONCE;
     do {
-        int n = n_tiles - done < AT_ONCE / parts ? n_tiles - done : AT_ONCE / parts, tiles = n * parts;
-        int at = is_wide(n) ? (int)threadIdx.x : (int)threadIdx.x / WARPS;
-        early e = ask(a, (first + done) * 16 + at, at < n * 16 && (first + done) * 16 + at < (KIND == W4E ? width_of(a) : a.glu_inner ? (int)a.glu_inner : (int)a.w.out));
+        int n = n_tiles - done < at_once / parts ? n_tiles - done : at_once / parts, tiles = n * parts;
+        const place_of p = place_in<WARPS>(first + done, n, rows);
+        int width = KIND == W4E ? width_of(a) : a.glu_inner ? (int)a.glu_inner : (int)a.w.out;
+        early e = ask(a, p.i, p.row, width, p.tile < n && p.i < width);
         float *red = (float *)(smem + HEAD_BYTES) + (turn & 1) * red_floats<WARPS>();
 #pragma unroll 1
         for (int tile = 0; tile < tiles; tile += is_plain<KIND>() ? 1 : 2) {
@@ -340,8 +374,8 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
             if (is_plain<KIND>()) run_tiles<KIND, is_plain<KIND>() ? KIND : W4, WARPS, 1, K_BF16>(out, r, head, x, mine, limit, left, in);
             else if (is_8) run_codes<KIND, W8, WARPS>(out, r, head, x, mine, limit, left, in, tile + 1 < tiles);
             else run_codes<KIND, W4, WARPS>(out, r, head, x, mine, limit, left, in, tile + 1 < tiles);
-            keep_sums<WARPS>(red + tile * 16 * (WARPS + 1), out[0], out[1]);
-            if (!is_plain<KIND>() && tile + 1 < tiles) keep_sums<WARPS>(red + (tile + 1) * 16 * (WARPS + 1), out[2], out[3]);
+            keep_sums<WARPS>(red + tile * rows * 16 * (WARPS + 1), out[0], out[1], rows);
+            if (!is_plain<KIND>() && tile + 1 < tiles) keep_sums<WARPS>(red + (tile + 1) * rows * 16 * (WARPS + 1), out[2], out[3], rows);
         }
         ending o = ending_of<KIND>(in, tag);
         if (done == 0) end_instr(next, head, i);
@@ -354,14 +388,23 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
 
 // ---- lists ----
 
+#ifndef ONE_CACHE_8
+template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run_list_item(const k_instr &in, shared_head *head, known_item *known, float *heads, int item, uint32_t *count) {
+    enum { DTYPE = KIND == W4E ? K_F32 : K_BF16 };
+    if (!knows_item(in.u.attn, head, known, item)) know_item(in.u.attn, head, known, item);
+    if (known->part.n == 1) run_item<WARPS, D, 1, DTYPE>(in, head, known, heads, count);
+    else if (known->part.n) run_item<WARPS, D, 2, DTYPE>(in, head, known, heads, count);
+}
+#endif
+
 // Blocks share an instruction's tiles or items; attention's items begin at the last block, since the first have a tile more of products.
 template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run_list(const k_step_run &a, unsigned char *smem) {
     shared_head *head = (shared_head *)smem;
     int n_instrs = a.n, warp = threadIdx.x / 32;
     for (int i = threadIdx.x; i < AHEAD_INSTRS * K_INSTR_BYTES / 16; i += WARPS * 32)
         if (i / (K_INSTR_BYTES / 16) < n_instrs) ((uint4 *)smem)[i] = ((const uint4 *)a.instrs)[i];
+    if (threadIdx.x < ROWS) head->known[threadIdx.x].item = -1;
     if (threadIdx.x == 0) {
-        head->row = -1;
         head->tag = a.barrier[2] + 1;
         head->chosen = -1;
     }
@@ -391,6 +434,10 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
         const k_instr &in = head->slots[i % SLOTS];
         if (in.waits) grid_barrier(a.barrier, arrivals += gridDim.x);
         if (in.kind == K_STEP_LINEAR) {
+#if !defined(ONE_CACHE_8) && ONE_ROWS == 1
+            const k_instr &next = head->slots[(i + 1) % SLOTS];
+            if (i + 1 < n_instrs && next.kind == K_STEP_ATTN) prefetch_item<D>(next.u.attn, &head->known[0]);
+#endif
             int limit = i + LOOK + 1 < n_instrs ? i + LOOK + 1 : n_instrs;
             run_product<KIND, WARPS>(a, in, head, smem, r, i, limit, turn);
             continue;
@@ -400,17 +447,19 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
             continue;
         }
         coming next = begin_instr(a, head, i);
+        float *heads = (float *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>());
         int item = gridDim.x - 1 - blockIdx.x;
-        if (item < in.u.attn.c.heads * in.u.attn.sets * in.u.attn.splits) {
-            float *heads = (float *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>());
 #ifdef ONE_CACHE_8
-            run_list_item8<WARPS, D>(in, head, (unsigned char *)heads, item, a.barrier);
-#else
-            enum { DTYPE = KIND == W4E ? K_F32 : K_BF16 };
-            if (in.u.attn.per_item == 1) run_item<WARPS, D, 1, DTYPE>(in, head, heads, item, a.barrier);
-            else run_item<WARPS, D, 2, DTYPE>(in, head, heads, item, a.barrier);
-#endif
+        if (item < items_of_row(in.u.attn)) run_list_item8<WARPS, D>(in, head, (unsigned char *)heads, item, a.barrier);
+#elif ONE_ROWS > 1
+#pragma unroll 1
+        for (int k = 0; item < in.u.attn.rows * items_of_row(in.u.attn); item += gridDim.x, k++) {
+            run_list_item<KIND, WARPS, D>(in, head, &head->known[k < ROWS ? k : ROWS - 1], heads, item, a.barrier);
+            __syncthreads();
         }
+#else
+        if (item < items_of_row(in.u.attn)) run_list_item<KIND, WARPS, D>(in, head, &head->known[0], heads, item, a.barrier);
+#endif
         end_instr(next, head, i);
         __syncthreads();
     }
@@ -421,13 +470,13 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
     }
 }
 
-// One block per multiprocessor, all of them at once on the GPU (a cooperative launch). By bits of weights and width of heads. kernels/one8.cu has the same for a cache of 8 bits.
+// One block per multiprocessor, all of them at once on the GPU (a cooperative launch). By bits of weights and width of heads. kernels/one8.cu has the same for a cache of 8 bits, kernels/few.cu for few rows.
 #define ONE(name, kind, warps, d)                                                           \
     extern "C" __global__ void __launch_bounds__(warps * 32, 1) name(KARGS(k_step_run) a) { \
         DYNAMIC_SHARED(unsigned char, smem);                                                \
         run_list<kind, warps, d>(a, smem);                                                  \
     }
-#ifndef ONE_CACHE_8
+#if !defined(ONE_CACHE_8) && ONE_ROWS == 1
 ONE(one_4_64, W4, LIST_WARPS, 64)
 ONE(one_4_128, W4, LIST_WARPS, 128)
 ONE(one_16_64, W16, LIST_WARPS, 64)

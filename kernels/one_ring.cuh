@@ -11,39 +11,50 @@
 #define ONE_BULK 1
 #endif
 
-enum { SLOTS = LIST_SLOTS, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = list_tiles(SMALL_SHARED), PLACES_MAX = 64 };
+// The most rows of a step: kernels/few.cu has more than one.
+#ifndef ONE_ROWS
+#define ONE_ROWS 1
+#endif
+
+enum { ROWS = ONE_ROWS, SLOTS = LIST_SLOTS, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = list_tiles(SMALL_SHARED, ROWS), PLACES_MAX = LIST_WARPS * list_depth(false, ROWS) };
 // What the weights of a list are: 4 bits in groups of 64 or more, bf16, f16; as W4, with experts; 4 or 8 bits, as each product says. W8: one of those products.
 enum weight_kind { W4, W16, WF16, W4E, W48, W8 };
 template <int KIND> static __device__ __forceinline__ constexpr bool is_plain() {
     return KIND == W16 || KIND == WF16;
 }
 
-// Which part of attention a block makes: query heads of one cached head, from one of them on, over a run of positions of the cache, and the
-// row's own where it is the run's last.
+// Which part of attention an item makes: query heads of one cached head, from one of them on, over positions begin ... end - 1 of the cache and
+// `own` more behind them, whose keys and values this step makes: the row's own, and those of rows of the same sequence before it.
 struct part_of {
-    int kv_head, first, n, split, begin, end;
-    bool has_own;
+    int kv_head, first, n, split, splits, begin, end, own;
 };
 
-struct shared_head {
-    k_instr slots[SLOTS];
-    float squares[2][32];
-    uint32_t tag, last;
-    // What attention asks for again in every layer: of the row, its position and cosines and sines, and blocks of the table from one on.
-    int pos, seq, row, first_block, first_visible, shape;
+// What an item of attention asks for again in every layer: which row it is of, its position, its part, and blocks of the table from one on.
+struct known_item {
+    int item, row, pos, seq, first_block, first_visible, shape;
+    uint32_t last;
     part_of part;
     const int32_t *table;
-    const float *inv_freq;
     int32_t blocks[TABLE_MAX];
-    float cosines[PAIRS_MAX], sines[PAIRS_MAX];
+};
+
+enum { LIST_PAIRS = 64 };
+struct shared_head {
+    k_instr slots[SLOTS];
+    float squares[2][ROWS][LIST_WARPS];
+    uint32_t tag;
+    known_item known[ROWS];
+    // Of all rows: cosines and sines of their positions by this table.
+    const float *inv_freq;
+    float cosines[ROWS][LIST_PAIRS], sines[ROWS][LIST_PAIRS];
     uint64_t arrived[PLACES_MAX + 1]; // barriers: one for every place of the rings; behind them that of the instruction that is on its way
     // The experts that were chosen last, their weights, and the number of the instruction that they were chosen for.
     int32_t ids[K_CHOICES_MAX];
     float weights[K_CHOICES_MAX];
     int chosen;
 };
-enum { HEAD_BYTES = LIST_HEAD_BYTES };
-static_assert(sizeof(shared_head) <= HEAD_BYTES, "LIST_HEAD_BYTES is too small");
+enum { HEAD_BYTES = list_head_bytes(ROWS) };
+static_assert(sizeof(shared_head) <= HEAD_BYTES, "list_head_bytes is too small");
 
 // The sum over as many lanes as a block has warps, in each of them.
 template <int WARPS> static __device__ __forceinline__ float sum_lanes(float x) {
@@ -57,12 +68,12 @@ template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes()
     return is_plain<KIND>() ? PLAIN_UNIT_BYTES : tile_unit_bytes(KIND == W8 ? 8 : 4, 64);
 }
 template <int KIND> static __device__ __forceinline__ constexpr int chunk_units() {
-    return list_chunk_units(is_plain<KIND>(), KIND == W8, SMALL_SHARED);
+    return list_chunk_units(is_plain<KIND>(), KIND == W8, SMALL_SHARED, ROWS);
 }
 template <int KIND> static __device__ __forceinline__ constexpr int place_bytes() {
-    return list_place_bytes(is_plain<KIND>(), KIND == W48, SMALL_SHARED);
+    return list_place_bytes(is_plain<KIND>(), KIND == W48, SMALL_SHARED, ROWS);
 }
-static_assert(SMALL_SHARED || place_bytes<W48>() >= 2 * unit_bytes<W8>(), "a place holds either");
+static_assert(place_bytes<W48>() >= 2 * unit_bytes<W8>(), "a place holds either");
 #ifdef ONE_BULK
 template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
     return !is_plain<KIND>(); // rows of plain weights lie apart
@@ -73,7 +84,7 @@ template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
 }
 #endif
 
-// Shared memory: the head, two sets of sums [AT_ONCE tiles][16][warps + 1], rings, sums of x, x.
+// Shared memory: the head, two sets of sums [AT_ONCE tiles][rows][16][warps + 1], rings, scales and sums of x, x.
 template <int WARPS> static __device__ __forceinline__ constexpr int red_floats() {
     static_assert(WARPS == LIST_WARPS, "the host counts with as many");
     return list_sums(SMALL_SHARED);

@@ -11,10 +11,15 @@ struct x_part {
     unit_scale *scales;
 };
 
-// A warp's part of an x that lies in memory as it is: elements [begin, begin + n). Returns this lane's squares.
-template <int KIND> static __device__ __noinline__ float stage_plain(const k_step_linear &a, x_part x, int begin, int n) {
+// The part of another row.
+static __device__ __forceinline__ x_part part_of_row(x_part x, int row, int units) {
+    return x_part{x.units + row * units * 128, x.scales + row * list_scales(units, ROWS)};
+}
+
+// A warp's part of a row of x that lies in memory as it is: elements [begin, begin + n). Returns this lane's squares.
+template <int KIND> static __device__ __noinline__ float stage_plain(const k_step_linear &a, x_part x, int row, int begin, int n) {
     float square = 0, offset = a.norm_offset;
-    int64_t from = (a.x_rows ? a.x_rows[0] : 0) * a.x_stride;
+    int64_t from = (a.x_rows ? a.x_rows[row] : row) * a.x_stride;
     for (int base = 0, lane = threadIdx.x % 32; base < n; base += 256) {
         int i = base + lane * 8;
         float v[8] = {0}, w[8];
@@ -48,6 +53,29 @@ static __device__ __forceinline__ void put_f16(x_part x, int word, uint4 v, bool
     if (!f32 && lane % 16 == 0 && word + 2 * lane < words) x.scales[word / 32 + lane / 16].one = one;
 }
 
+// Two words of every lane, from word `word` of the warp's part on, as integers: f32, or pairs of bf16.
+static __device__ __forceinline__ void put_words(x_part x, int word, uint4 v, bool f32, float y, float z, int words) {
+    if (f32) put_unit(x.units + word * 2, x.scales + word / 64, y, z);
+    else {
+        const float four[4] = {__uint_as_float(v.x << 16), __uint_as_float(v.x & 0xffff0000u), __uint_as_float(v.z << 16), __uint_as_float(v.z & 0xffff0000u)};
+        put_two_units(x.units + word * 4, x.scales + word / 32, four, words - word < 64 ? 1 : 2);
+    }
+}
+
+// Asks again for words that are not there until they are.
+template <int POLLS> static __device__ __forceinline__ void await_words(uint4 v[POLLS], const uint64_t *link, uint32_t tag, uint32_t *count) {
+    for (int polls = 1;; polls++) {
+        bool there = true;
+#pragma unroll
+        for (int j = 0; j < POLLS; j++) there = there && v[j].y == tag && v[j].w == tag;
+        if (in_all_lanes(there)) break;
+#pragma unroll
+        for (int j = 0; j < POLLS; j++)
+            if (v[j].y != tag || v[j].w != tag) v[j] = load_tagged2(link + 64 * j + 2 * (int)(threadIdx.x % 32));
+        if (is_long(polls) && gave_up(count, polls)) break;
+    }
+}
+
 // The same of links: words of an f32, or of two bf16, which no norm follows. POLLS pairs of words of a lane are under way at once, since each
 // is a trip to L2; those that were not there yet are asked for again. While the first are on their way, the warp's ring is filled up.
 template <int KIND, int WARPS>
@@ -72,16 +100,7 @@ static __device__ __forceinline__ float stage_linked(const k_step_linear &a, x_p
         }
         if (base == 0) next = begin_instr(run, head, at);
         if (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
-        for (int polls = 1;; polls++) {
-            bool there = true;
-#pragma unroll
-            for (int j = 0; j < POLLS; j++) there = there && v[j].y == tag && v[j].w == tag;
-            if (in_all_lanes(there)) break;
-#pragma unroll
-            for (int j = 0; j < POLLS; j++)
-                if (v[j].y != tag || v[j].w != tag) v[j] = load_tagged2(link + base + 64 * j + 2 * lane);
-            if (is_long(polls) && gave_up(run.barrier, polls)) break;
-        }
+        await_words<POLLS>(v, link + base, tag, run.barrier);
 #pragma unroll
         for (int j = 0; j < POLLS; j++) {
             int word = base + 64 * j, i = word + 2 * lane;
@@ -100,12 +119,65 @@ static __device__ __forceinline__ float stage_linked(const k_step_linear &a, x_p
                 put_f16(x, word, v[j], f32, y, z, words);
                 continue;
             }
-            if (f32) put_unit(x.units + word * 2, x.scales + word / 64, y, z);
-            else {
-                const float four[4] = {__uint_as_float(v[j].x << 16), __uint_as_float(v[j].x & 0xffff0000u), __uint_as_float(v[j].z << 16), __uint_as_float(v[j].z & 0xffff0000u)};
-                put_two_units(x.units + word * 4, x.scales + word / 32, four, words - word < 64 ? 1 : 2);
-            }
+            put_words(x, word, v[j], f32, y, z, words);
         }
     }
     return square;
 }
+
+#if ONE_ROWS > 1
+// POLLS pairs of words of a lane of one row.
+template <int POLLS> struct row_words {
+    uint4 v[POLLS];
+};
+template <int POLLS> static __device__ __forceinline__ void ask_words(row_words<POLLS> &to, const uint64_t *link, int base, int words, uint32_t tag) {
+#pragma unroll
+    for (int j = 0; j < POLLS; j++) {
+        int i = base + 64 * j + 2 * (int)(threadIdx.x % 32);
+        to.v[j] = uint4{0, tag, 0, tag};
+        if (i < words) to.v[j] = load_tagged2(link + i);
+    }
+}
+
+// Quantised weights, all rows: the words of the next row, or of the next piece of this one, are under way while those before become integers. squares: of this warp, row by row.
+template <int KIND, int WARPS>
+static __device__ __forceinline__ void stage_rows(const k_step_linear &a, x_part x, int units, int begin, int n, uint32_t tag, ring_state &r, shared_head *head, int limit, const k_step_run &run, float (*squares)[WARPS]) {
+    enum { POLLS = 2, PIECE = 64 * POLLS }; // as many of the next piece are under way
+    float square = 0, offset = a.norm_offset;
+    bool f32 = a.x_dtype == K_F32, has_norm = a.has_norm;
+    int words = f32 ? n : n / 2, lane = threadIdx.x % 32, rows = a.rows, link_row = f32 ? (int)a.w.in : (int)a.w.in / 2;
+    const uint64_t *link = a.x_link + (f32 ? begin : begin / 2);
+    const float *norm = a.norm ? a.norm + begin : NULL;
+    row_words<POLLS> now, ahead;
+    ask_words<POLLS>(now, link, 0, words, tag);
+#pragma unroll 1
+    for (int row = 0, base = 0; row < rows;) {
+        int next_base = base + PIECE < words ? base + PIECE : 0, next_row = next_base ? row : row + 1;
+        if (next_row < rows) ask_words<POLLS>(ahead, link + (next_base ? 0 : link_row), next_base, words, tag);
+        if (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
+        await_words<POLLS>(now.v, link + base, tag, run.barrier);
+#pragma unroll
+        for (int j = 0; j < POLLS; j++) {
+            int word = base + 64 * j;
+            if (word >= words) continue; // the same for all lanes
+            float y = __uint_as_float(now.v[j].x), z = __uint_as_float(now.v[j].z);
+            if (f32 && has_norm) {
+                float2 w = norm ? *(const float2 *)(norm + word + 2 * lane) : float2{1.0f - offset, 1.0f - offset}; // rows behind the first find it near
+                square = fmaf(z, z, fmaf(y, y, square));
+                y *= w.x + offset, z *= w.y + offset;
+            }
+            put_words(x, word, now.v[j], f32, y, z, words);
+        }
+        now = ahead;
+        base = next_base;
+        if (next_row == row) continue;
+        if (has_norm) {
+            square = warp_sum(square);
+            if (lane == 0) squares[row][threadIdx.x / 32] = square;
+            square = 0;
+        }
+        row = next_row, link += link_row;
+        x = part_of_row(x, 1, units);
+    }
+}
+#endif

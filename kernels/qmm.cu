@@ -156,8 +156,8 @@ template <int BITS, int NB> static __device__ __forceinline__ void tile_product(
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const unsigned char *unit = stage + NB * 8 * BK * 2 + (warp * 2 + i) * unit_bytes;
-            if (BITS == 8) unpack_unit8(unit8_at(unit, a.w.group == 32), a.w.dtype, w[2 * i], w[2 * i + 1]);
-            else unpack_unit(unit_at(unit, a.w.group == 32), a.w.dtype, w[2 * i], w[2 * i + 1]);
+            if (BITS == 8) unpack_unit8(unit8_at(unit, tile_runs(a.w.group)), a.w.dtype, w[2 * i], w[2 * i + 1]);
+            else unpack_unit(unit_at(unit, tile_runs(a.w.group)), a.w.dtype, w[2 * i], w[2 * i + 1]);
         }
 #pragma unroll
         for (int nb = 0; nb < NB; nb++) {

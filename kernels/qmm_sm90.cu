@@ -182,7 +182,7 @@ template <int BITS> static __device__ __forceinline__ void ask_codes(const layou
 }
 
 // A unit of 8 bits at an address in shared memory, one half of k behind the other: registers are scarce here.
-static __device__ __forceinline__ void unpack_halves(uint32_t unit, bool halves, int dtype, uint32_t first[8], uint32_t second[8]) {
+static __device__ __forceinline__ void unpack_halves(uint32_t unit, int runs, int dtype, uint32_t first[8], uint32_t second[8]) {
     uint32_t meta_at = unit + TILE_CODES_8 + threadIdx.x % 32 / 4 * 8;
     unit += threadIdx.x % 32 * 16;
 #pragma unroll
@@ -190,7 +190,7 @@ static __device__ __forceinline__ void unpack_halves(uint32_t unit, bool halves,
         uint4 codes;
         uint2 meta;
         asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(codes.x), "=r"(codes.y), "=r"(codes.z), "=r"(codes.w) : "r"(unit + h * 512) : "memory");
-        asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(meta.x), "=r"(meta.y) : "r"(meta_at + (halves ? h * TILE_META : 0)) : "memory");
+        asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(meta.x), "=r"(meta.y) : "r"(meta_at + tile_run_at(4 * h + threadIdx.x % 4, runs)) : "memory");
         unpack_bytes(codes.x, codes.y, meta.x, dtype, first + 4 * h);
         unpack_bytes(codes.z, codes.w, meta.y, dtype, second + 4 * h);
     }
@@ -203,8 +203,8 @@ template <int BITS, bool PLAIN> static __device__ __forceinline__ void take_weig
     if (u % CHUNK == 0) barrier_wait(l.arrived + i % CHUNKS * 8, i / CHUNKS & 1);
     int at = u % (CHUNK * CHUNKS) * (PLAIN ? UNIT : l.unit_bytes);
     uint32_t first[8], second[8];
-    if (BITS == 8) unpack_halves(l.codes + at, !PLAIN && a.w.group == 32, dtype, first, second);
-    else unpack_unit(unit_at(codes + at, !PLAIN && a.w.group == 32), dtype, first, second);
+    if (BITS == 8) unpack_halves(l.codes + at, PLAIN ? 1 : tile_runs(a.w.group), dtype, first, second);
+    else unpack_unit(unit_at(codes + at, PLAIN ? 1 : tile_runs(a.w.group)), dtype, first, second);
 #pragma unroll
     for (int m = 0; m < 4; m++) w[4 * m] = first[2 * m], w[4 * m + 1] = second[2 * m], w[4 * m + 2] = first[2 * m + 1], w[4 * m + 3] = second[2 * m + 1];
 }
@@ -276,7 +276,7 @@ template <int BITS, int N, bool TERMS> static __device__ __forceinline__ void ru
     __syncthreads();
     if (warp >= warps<N>() && TERMS) fill_terms<N>(a, l, part_of(a));
     else if (warp >= warps<N>()) fill_all<N>(a, l, part_of(a));
-    else if (a.w.dtype == K_BF16 && a.w.group != 32) multiply_all<BITS, N, true, TERMS>(a, l, smem + (l.codes - start), part_of(a));
+    else if (a.w.dtype == K_BF16 && tile_runs(a.w.group) == 1) multiply_all<BITS, N, true, TERMS>(a, l, smem + (l.codes - start), part_of(a));
     else multiply_all<BITS, N, false, TERMS>(a, l, smem + (l.codes - start), part_of(a));
 }
 #endif

@@ -230,3 +230,101 @@ extern "C" __global__ void wkv(KARGS(k_wkv) a) {
     }
     kept[0] = above, kept[n] = below, kept[2 * n] = m;
 }
+
+// ---- a memory of which a part is taken out before a value comes in: a block owns 32 columns, as in the delta rule ----
+
+// Grid (width / 32, heads, sequences), 128 threads, shared memory (width * 37 + 160) floats.
+extern "C" __global__ void exchange(KARGS(k_exchange) a) {
+    DYNAMIC_SHARED(float, smem);
+    int n = a.width, column = threadIdx.x % COLUMNS, part = threadIdx.x / COLUMNS, head = blockIdx.y, j = blockIdx.x * COLUMNS + column;
+    float *state = smem, *query = state + n * COLUMNS, *key = query + n, *at = key + n, *taken = at + n, *keep = taken + n, *scratch = keep + n;
+    bool there = j < n;
+    k_seq seq = a.s.seqs[blockIdx.z];
+    float *kept = slot_of(a.s, seq) + (int64_t)head * n * n;
+    for (int i = part; i < n; i += PARTS) state[i * COLUMNS + column] = seq.starts || !there ? 0.0f : kept[(int64_t)i * n + j];
+    for (int64_t r = seq.row; r < seq.row + seq.n_rows; r++) {
+        __syncthreads();
+        for (int i = threadIdx.x; i < n; i += blockDim.x) {
+            query[i] = view_load(a.r, r, head, i), key[i] = view_load(a.k, r, head, i), at[i] = view_load(a.at, r, head, i);
+            taken[i] = at[i] * view_load(a.share, r, head, i);
+            keep[i] = expf(a.rate * sigmoid(view_load(a.w, r, head, i)));
+        }
+        __syncthreads();
+        float v = there ? view_load(a.v, r, head, j) : 0.0f, held = column_dot(state, at, n, scratch);
+        for (int i = part; i < n; i += PARTS)
+            state[i * COLUMNS + column] = state[i * COLUMNS + column] * keep[i] + key[i] * v - taken[i] * held;
+        float y = column_dot(state, query, n, scratch);
+        if (part == 0 && there) view_store(a.y, r, head, j, y);
+    }
+    __syncthreads();
+    for (int i = part; i < n; i += PARTS)
+        if (there) kept[(int64_t)i * n + j] = state[i * COLUMNS + column];
+}
+
+// ---- a memory with exponential gates: a block owns a head, whose state stays in its slot; the last column holds what keys add up to ----
+
+// Grid (heads, sequences), 256 threads, shared memory (k_width * 2 + 160) floats.
+extern "C" __global__ void mlstm(KARGS(k_mlstm) a) {
+    DYNAMIC_SHARED(float, smem);
+    int head = blockIdx.x, columns = a.v_width + 1;
+    float *query = smem, *key = query + a.k_width, *scratch = key + a.k_width;
+    k_seq seq = a.s.seqs[blockIdx.y];
+    float *slot = slot_of(a.s, seq), *kept = slot + (int64_t)head * a.k_width * columns, *most = slot + (int64_t)a.heads * a.k_width * columns + head;
+    float top = seq.starts ? 0.0f : *most;
+    for (int64_t r = seq.row; r < seq.row + seq.n_rows; r++) {
+        bool is_new = seq.starts && r == seq.row;
+        __syncthreads();
+        for (int i = threadIdx.x; i < a.k_width; i += blockDim.x) query[i] = a.scale * view_load(a.q, r, head, i), key[i] = view_load(a.k, r, head, i);
+        float in = view_load(a.i, r, 0, head), old = top - softplus(-view_load(a.f, r, 0, head));
+        top = fmaxf(old, in);
+        float keep = expf(old - top), fresh = expf(in - top), sum = 0;
+        __syncthreads();
+        for (int i = threadIdx.x; i < a.k_width; i += blockDim.x) {
+            float *s = kept + (int64_t)i * columns + a.v_width;
+            *s = (is_new ? 0.0f : *s * keep) + fresh * key[i];
+            sum = fmaf(query[i], *s, sum);
+        }
+        float below = fmaxf(fabsf(block_sum(sum, scratch)), expf(-top)) + a.eps;
+        for (int j = threadIdx.x; j < a.v_width; j += blockDim.x) {
+            float v = fresh * view_load(a.v, r, head, j), y = 0;
+            for (int i = 0; i < a.k_width; i++) {
+                float *s = kept + (int64_t)i * columns + j;
+                *s = (is_new ? 0.0f : *s * keep) + v * key[i];
+                y = fmaf(query[i], *s, y);
+            }
+            view_store(a.y, r, head, j, y / below);
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) *most = top;
+}
+
+// ---- weighed sums of windows: a thread owns a channel of a row; the state is renewed by conv_keep ----
+
+static __device__ __forceinline__ float compress_input(const k_compress &a, const k_seq &seq, const float *state, int taps, int i, int back, int ch) {
+    if (i - back >= 0) return view_load(a.x, seq.row + i - back, 0, ch);
+    return state[(int64_t)(taps - 1 + i - back) * a.x.width + ch];
+}
+
+// Grid (width / 128, rows), 128 threads.
+extern "C" __global__ void compress(KARGS(k_compress) a) {
+    int ch = blockIdx.x * 128 + threadIdx.x, series = a.overlaps ? 2 : 1, taps = series * a.every, channels = series * a.width;
+    int64_t r = blockIdx.y;
+    if (ch >= a.width) return;
+    k_seq seq = a.s.seqs[a.s.seq_of[r]];
+    const float *state = slot_of(a.s, seq);
+    int i = (int)(r - seq.row), pos = a.pos[r];
+    float most = -INFINITY, sum = 0, above = 0;
+    if ((pos + 1) % a.every == 0) {
+        for (int t = max(taps - 1 - pos, 0); t < taps; t++) {
+            int at = t / a.every * a.width + ch;
+            float score = compress_input(a, seq, state, taps, i, taps - 1 - t, channels + at) + a.bias[t % a.every * channels + at];
+            float top = fmaxf(most, score), keep = expf(most - top), fresh = expf(score - top);
+            sum = sum * keep + fresh;
+            above = above * keep + fresh * compress_input(a, seq, state, taps, i, taps - 1 - t, at);
+            most = top;
+        }
+        above /= sum;
+    }
+    view_store(a.y, r, 0, ch, above);
+}

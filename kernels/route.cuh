@@ -147,7 +147,7 @@ static __device__ __forceinline__ uint32_t best_of_warp(uint32_t x) {
 static __device__ __forceinline__ float score_lanes(const k_route_rule &a, float x[IN_LANES], int n) {
     int lane = threadIdx.x % 32;
     float most = -INFINITY, sum = 0;
-    if (a.score == ROUTE_SOFTMAX_AFTER) return 1.0f;
+    if (a.score == ROUTE_SOFTMAX_AFTER || a.score == ROUTE_PLAIN) return 1.0f;
 #pragma unroll
     for (int i = 0; i < IN_LANES; i++)
         if (expert_of(i, lane) < n) most = fmaxf(most, x[i]);

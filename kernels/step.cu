@@ -11,7 +11,7 @@
 #include "x16.cuh"
 
 enum { THREADS = STEP_THREADS, WARPS = STEP_WARPS, SLOTS = STEP_SLOTS, RED_FLOATS = step_sums(SMALL_SHARED), PREFETCH_BYTES = 128 << 10 };
-enum weight_kind { W4, W4_32, W16, WF16, W8, W8_32 }; // 4 bits in groups of 64 or more, in groups of 32; bf16, f16; 8 bits as 4
+enum weight_kind { W4, W4_32, W4_16, W16, WF16, W8, W8_32, W8_16 }; // 4 bits in groups of 64 or more, of 32, of 16; bf16, f16; 8 bits as 4
 
 // Shared memory: instructions, sums of squares, then what an instruction makes of it.
 struct shared_head {
@@ -34,23 +34,23 @@ template <int KIND> static __device__ __forceinline__ constexpr bool is_plain() 
     return KIND == W16 || KIND == WF16;
 }
 template <int KIND> static __device__ __forceinline__ constexpr bool is_8() {
-    return KIND == W8 || KIND == W8_32;
+    return KIND == W8 || KIND == W8_32 || KIND == W8_16;
 }
-template <int KIND> static __device__ __forceinline__ constexpr bool is_32() {
-    return KIND == W4_32 || KIND == W8_32;
+template <int KIND> static __device__ __forceinline__ constexpr int group_of() {
+    return KIND == W4_16 || KIND == W8_16 ? 16 : KIND == W4_32 || KIND == W8_32 ? 32 : 64;
 }
 template <int KIND> static __device__ __forceinline__ constexpr int codes_bytes() {
     return is_8<KIND>() ? TILE_CODES_8 : TILE_CODES;
 }
 template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes() {
-    return is_plain<KIND>() ? PLAIN_UNIT_BYTES : tile_unit_bytes(is_8<KIND>() ? 8 : 4, is_32<KIND>() ? 32 : 64);
+    return is_plain<KIND>() ? PLAIN_UNIT_BYTES : tile_unit_bytes(is_8<KIND>() ? 8 : 4, group_of<KIND>());
 }
 // Slots of a warp's ring, of two units each (bf16: one): what is under way to shared memory.
 template <int KIND> static __device__ __forceinline__ constexpr int depth() {
     return step_ring_slots(is_plain<KIND>(), is_8<KIND>(), SMALL_SHARED);
 }
 template <int KIND> static __device__ __forceinline__ constexpr int slot_bytes() {
-    return step_slot_bytes(is_plain<KIND>(), is_8<KIND>() ? 8 : 4, is_32<KIND>() ? 32 : 64);
+    return step_slot_bytes(is_plain<KIND>(), is_8<KIND>() ? 8 : 4, group_of<KIND>());
 }
 
 // Where a warp's next units lie. A lane copies its own codes; scales and biases are copied by the first lanes for all.
@@ -129,6 +129,18 @@ static __device__ __forceinline__ void take_x(const linear_shared &s, int rows, 
     *(uint4 *)v = *(const uint4 *)x, *(uint4 *)w = *(const uint4 *)(x + 32);
 }
 
+// The same for each group of a unit. A product of 16 rows takes elements of all lanes, so of two groups of 16 each has the other one's elements as zeros.
+template <int PER_HALF> static __device__ __forceinline__ void take_parts(const linear_shared &s, int rows, int unit, uint32_t x[2 * PER_HALF][4]) {
+    take_x(s, rows, unit, x[0], x[PER_HALF]);
+    bool is_first = threadIdx.x % 4 < 2;
+#pragma unroll
+    for (int i = 0; i < 8 && PER_HALF == 2; i++) {
+        uint32_t &first = x[i / 4 * PER_HALF][i % 4];
+        x[(i / 4 * PER_HALF + 1) % (2 * PER_HALF)][i % 4] = is_first ? 0 : first;
+        first = is_first ? first : 0;
+    }
+}
+
 template <int KIND> static __device__ __forceinline__ void multiply_plain(float out[4], const unsigned char *slot, const linear_shared &s, int rows, int unit) {
     int lane = threadIdx.x % 32, t = lane % 4, last = rows - 1;
     uint32_t v[4], w[4];
@@ -148,48 +160,48 @@ template <int KIND> static __device__ __forceinline__ void multiply_plain(float 
 // Two tiles at once, so that their products are independent of each other; the second may hold anything where there is none.
 template <int KIND>
 static __device__ __forceinline__ void multiply_pair(float out[2][4], const unsigned char *slot, const linear_shared &s, int rows, int unit, int dtype) {
+    enum { RUNS = tile_runs(group_of<KIND>()), PARTS = RUNS == 4 ? 4 : 2, PER_HALF = PARTS / 2 };
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, last = rows - 1;
     const float base = is_8<KIND>() ? 0.0f : 128.0f;
-    uint32_t v[4], w[4], codes[2][4];
-    take_x(s, rows, unit, v, w);
-    const float *xs = s.xs + unit * (is_32<KIND>() ? 2 : 1);
+    uint32_t x[PARTS][4], codes[2][4];
+    take_parts<PER_HALF>(s, rows, unit, x);
+    const float *xs = s.xs + unit * RUNS;
     int c0 = (2 * t < last ? 2 * t : last) * s.n_xs, c1 = (2 * t + 1 < last ? 2 * t + 1 : last) * s.n_xs;
-    float sums[2] = {xs[c0], xs[c1]}, first[2][4] = {{0}}, second[2][4] = {{0}};
+    float sum[2][PARTS][4] = {{{0}}};
 #pragma unroll
     for (int i = 0; i < 2; i++) *(uint4 *)codes[i] = *(const uint4 *)(slot + i * unit_bytes<KIND>() + lane * 16);
 #pragma unroll
-    for (int i = 0; i < 2 && is_8<KIND>(); i++) {
-        multiply_bytes(first[i], *(const uint4 *)codes[i], v);
-        multiply_bytes(second[i], *(const uint4 *)(slot + i * unit_bytes<KIND>() + 512 + lane * 16), w);
-    }
+    for (int i = 0; i < 2 && is_8<KIND>(); i++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            if (half) *(uint4 *)codes[i] = *(const uint4 *)(slot + i * unit_bytes<KIND>() + 512 + lane * 16);
+#pragma unroll
+            for (int p = 0; p < PER_HALF; p++) multiply_bytes(sum[i][half * PER_HALF + p], *(const uint4 *)codes[i], x[half * PER_HALF + p]);
+        }
 #pragma unroll
     for (int m = 0; m < 2 && !is_8<KIND>(); m++)
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            multiply_codes(first[i], codes[i][0], codes[i][2], m * 8, v + 2 * m);
-            multiply_codes(second[i], codes[i][1], codes[i][3], m * 8, w + 2 * m);
-        }
+        for (int i = 0; i < 2; i++)
+#pragma unroll
+            for (int p = 0; p < PARTS; p++) multiply_codes(sum[i][p], codes[i][p / PER_HALF], codes[i][2 + p / PER_HALF], m * 8, x[p] + 2 * m);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        uint32_t meta[2];
         const unsigned char *at = slot + i * unit_bytes<KIND>() + codes_bytes<KIND>() + g * 8;
-        *(uint2 *)meta = *(const uint2 *)at;
-        if (is_32<KIND>()) {
-            const float more[2] = {xs[c0 + 1], xs[c1 + 1]};
-            add_group(out[i], first[i], meta, sums, dtype, base);
-            *(uint2 *)meta = *(const uint2 *)(at + TILE_META);
-            add_group(out[i], second[i], meta, more, dtype, base);
-        } else {
 #pragma unroll
-            for (int j = 0; j < 4; j++) first[i][j] += second[i][j];
-            add_group(out[i], first[i], meta, sums, dtype, base);
+        for (int j = 0; j < 4 && RUNS == 1; j++) sum[i][0][j] += sum[i][1][j];
+#pragma unroll
+        for (int r = 0; r < RUNS; r++) {
+            uint32_t meta[2];
+            const float sums[2] = {xs[c0 + r], xs[c1 + r]};
+            *(uint2 *)meta = *(const uint2 *)(at + r * TILE_META);
+            add_group(out[i], sum[i][r], meta, sums, dtype, base);
         }
     }
 }
 
 // x, times the norm's weight, as bf16; sums of what was stored, and of squares. Two pieces of a row at a time, so that their loads overlap.
 template <int KIND> static __device__ __forceinline__ void stage_x(const k_step_linear &a, const linear_shared &s, float (*squares)[WARPS]) {
-    enum { SUM_LANES = is_32<KIND>() ? 4 : 8 };
+    enum { SUM_LANES = 8 / tile_runs(group_of<KIND>()) };
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n = (int)(a.w.in / 8), has_norm = a.has_norm, dtype = a.x_dtype;
     const float *norm = a.norm;
     const void *x = a.x;
@@ -351,7 +363,7 @@ template <int KIND> static __device__ __forceinline__ void run_rows(const k_step
     linear_shared s;
     s.red = (float *)(smem + HEAD_BYTES);
     s.ring = (unsigned char *)(s.red + RED_FLOATS);
-    s.n_xs = step_x_sums(KIND == W16, is_32<KIND>() ? 32 : 64, a.w.in);
+    s.n_xs = step_x_sums(KIND == W16, group_of<KIND>(), a.w.in);
     s.xs = (float *)(s.ring + WARPS * depth<KIND>() * slot_bytes<KIND>());
     s.x = (bf16 *)(s.xs + (rows * s.n_xs + 3) / 4 * 4);
     s.x_stride = step_x_stride(a.w.in);
@@ -422,7 +434,7 @@ template <int D> static __device__ __forceinline__ void place_heads(const k_step
 #pragma unroll
     for (int e = 0; e < E; e++) to[lane + 32 * e] = x[e];
     __syncwarp();
-    if (turns && !whole) rotate_head(a, known, to);
+    if (turns && !whole) rotate_head(a, angles{known->cosines, known->sines}, to);
     if (is_q) return;
     int block = table_block(a, known, pos / K_BLOCK);
     bf16 *cached = (bf16 *)(is_k ? a.c.k : a.c.v) + (((int64_t)block * a.c.heads + kv_head) * K_BLOCK + pos % K_BLOCK) * D;
@@ -594,8 +606,10 @@ static __device__ __forceinline__ void run_instr(const k_instr &in, unsigned cha
     const k_step_linear &a = in.u.linear;
     if (a.w.mode == K_PLAIN && a.w.dtype == K_F16) run_linear<WF16>(a, smem);
     else if (a.w.mode == K_PLAIN) run_linear<W16>(a, smem);
+    else if (a.w.bits == 8 && a.w.group == 16) run_linear<W8_16>(a, smem);
     else if (a.w.bits == 8 && a.w.group == 32) run_linear<W8_32>(a, smem);
     else if (a.w.bits == 8) run_linear<W8>(a, smem);
+    else if (a.w.group == 16) run_linear<W4_16>(a, smem);
     else if (a.w.group == 32) run_linear<W4_32>(a, smem);
     else run_linear<W4>(a, smem);
 }

@@ -1,22 +1,27 @@
-// What both kernels of decode steps have, step.cu and one.cu. HEAD is their shared memory's head, which holds what attention asks for again in
-// every layer: blocks of the table from one on, cosines and sines.
+// What both kernels of decode steps have, step.cu and one.cu. KNOWN holds what attention asks for again in every layer: the sequence, and blocks of
+// its table from one on.
 #pragma once
 #include "mma.cuh"
 #include "soft.cuh"
 
 enum { TABLE_MAX = 64, PAIRS_MAX = 128 };
 
-template <class HEAD> static __device__ __forceinline__ int table_block(const k_step_attn &a, const HEAD *known, int i) {
+// Cosines and sines of a row's position.
+struct angles {
+    const float *cosines, *sines;
+};
+
+template <class KNOWN> static __device__ __forceinline__ int table_block(const k_step_attn &a, const KNOWN *known, int i) {
     int at = i - known->first_block;
     if (at >= 0 && at < TABLE_MAX) return known->blocks[at];
     return a.c.table[(int64_t)known->seq * a.c.table_stride + i];
 }
 
 // A part of a head, or pairs of neighbours.
-template <class HEAD> static __device__ __forceinline__ void rotate_head(const k_step_attn &a, const HEAD *known, float *x) {
+static __device__ __forceinline__ void rotate_head(const k_step_attn &a, angles by, float *x) {
     int lane = threadIdx.x % 32, half = a.n_rotated / 2;
     for (int i = lane; i < half; i += 32) {
-        float c = known->cosines[i], s = known->sines[i];
+        float c = by.cosines[i], s = by.sines[i];
         int u = a.rope_first + (a.rope_kind == ROPE_HALF ? i : 2 * i), v = u + (a.rope_kind == ROPE_HALF ? half : 1);
         float x0 = x[u], x1 = x[v];
         x[u] = x0 * c - x1 * s;
@@ -27,7 +32,7 @@ template <class HEAD> static __device__ __forceinline__ void rotate_head(const k
 
 // A head's vector as attention wants it, lane l its elements 32 e + l: a query, a key (is_k) or a value. It lies `at` elements behind the first of its kind, in memory or
 // in the link, where its words have the tag. to: room for D floats.
-template <int D, class HEAD> static __device__ __forceinline__ void prepare_head(const k_step_attn &a, const HEAD *known, float *to, bool is_q, bool is_k, int at, uint32_t tag, uint32_t *count, float x[D / 32]) {
+template <int D> static __device__ __forceinline__ void prepare_head(const k_step_attn &a, angles by, float *to, bool is_q, bool is_k, int at, uint32_t tag, uint32_t *count, float x[D / 32]) {
     enum { E = D / 32 };
     int lane = threadIdx.x % 32;
     const float *weight = is_q ? a.q_norm : a.k_norm;
@@ -66,7 +71,7 @@ template <int D, class HEAD> static __device__ __forceinline__ void prepare_head
     if (turns && whole_head) {
 #pragma unroll
         for (int e = 0; e < E / 2; e++) {
-            float c = known->cosines[lane + 32 * e], s = known->sines[lane + 32 * e], x0 = x[e], x1 = x[e + E / 2];
+            float c = by.cosines[lane + 32 * e], s = by.sines[lane + 32 * e], x0 = x[e], x1 = x[e + E / 2];
             x[e] = x0 * c - x1 * s;
             x[e + E / 2] = x1 * c + x0 * s;
         }
@@ -75,7 +80,7 @@ template <int D, class HEAD> static __device__ __forceinline__ void prepare_head
 #pragma unroll
         for (int e = 0; e < E; e++) to[lane + 32 * e] = x[e];
         __syncwarp();
-        rotate_head(a, known, to);
+        rotate_head(a, by, to);
 #pragma unroll
         for (int e = 0; e < E; e++) x[e] = to[lane + 32 * e];
         __syncwarp();

@@ -46,15 +46,15 @@ template <int D, int J> static __device__ __forceinline__ void load_own_values(v
 }
 
 // Vector i of an item: a query, then the key, then the value. The last two go to the cache as well.
-template <int D, class HEAD>
-static __device__ __forceinline__ void place_head8(const k_step_attn &a, const HEAD *known, unsigned char *queries, own8<D> &own, float *room, const item8 &it, int i, float scale, uint32_t tag, uint32_t *count) {
+template <int D, class KNOWN>
+static __device__ __forceinline__ void place_head8(const k_step_attn &a, const KNOWN *known, angles by, unsigned char *queries, own8<D> &own, float *room, const item8 &it, int i, float scale, uint32_t tag, uint32_t *count) {
     enum { E = D / 32 };
     bool is_q = i < a.group, is_k = i == a.group;
     if (!is_q && !it.has_own) return;
     int lane = threadIdx.x % 32, pos = known->pos;
     int at = is_q ? (it.kv_head * a.group + i) * (int)a.q_head : it.kv_head * (int)(is_k ? a.k_head : a.v_head);
     float x[E];
-    prepare_head<D>(a, known, room + i * D, is_q, is_k, at, tag, count, x);
+    prepare_head<D>(a, by, room + i * D, is_q, is_k, at, tag, count, x);
     turn_lanes<E>(x, D);
     if (is_q) {
         put_query8<D>(queries, i, x, scale);
@@ -85,7 +85,7 @@ template <int D> static __device__ __forceinline__ void store_head8(const k_step
 }
 
 // Parts of the warps; then those of the runs, which the last block to come adds up in order.
-template <int WARPS, int D, class HEAD> static __device__ __forceinline__ void finish_item8(const k_step_attn &a, HEAD *known, const float *parts, const item8 &it, int n_parts, uint32_t tag) {
+template <int WARPS, int D, class KNOWN> static __device__ __forceinline__ void finish_item8(const k_step_attn &a, KNOWN *known, const float *parts, const item8 &it, int n_parts, uint32_t tag) {
     enum { PART = attn8_part(D) };
     int warp = threadIdx.x / 32, first_head = it.kv_head * a.group;
     float *partial = a.partial + (int64_t)first_head * a.splits * PART;
@@ -109,7 +109,7 @@ template <int WARPS, int D, class HEAD> static __device__ __forceinline__ void f
 }
 
 // One item, by a block of at least eight warps. room: attn8_item_bytes. The row is known. made: tag of queries, keys and values in their link; tag: of the result.
-template <int WARPS, int D, class HEAD> static __device__ __forceinline__ void run_item8(const k_step_attn &a, HEAD *known, unsigned char *room, int item, uint32_t made, uint32_t tag, uint32_t *count) {
+template <int WARPS, int D, class KNOWN> static __device__ __forceinline__ void run_item8(const k_step_attn &a, KNOWN *known, angles by, unsigned char *room, int item, uint32_t made, uint32_t tag, uint32_t *count) {
     enum { PIECE = 2 };
     static_assert(WARPS >= ATTN8_HEADS && sizeof(own8<D>) <= 2 * D * 4, "a warp for each head; its room");
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, pos = known->pos, seen_from = first_visible(a.window, a.chunk, pos);
@@ -130,7 +130,7 @@ template <int WARPS, int D, class HEAD> static __device__ __forceinline__ void r
     float scale = a.scale * (a.softcap > 0 ? 1.0f / a.softcap : LOG2E);
     if (a.pos_scale_len) scale *= 1.0f + a.pos_scale_beta * logf(1.0f + (float)((pos + a.pos_scale_first) / a.pos_scale_len));
 #pragma unroll 1
-    for (int i = warp; i < a.group + 2; i += WARPS) place_head8<D>(a, known, queries, own, parts, it, i, scale, made, count);
+    for (int i = warp; i < a.group + 2; i += WARPS) place_head8<D>(a, known, by, queries, own, parts, it, i, scale, made, count);
     __syncthreads();
     queries8<D, false> q;
     seen8<D> z;

@@ -43,7 +43,8 @@ extern "C" __global__ void __launch_bounds__(256) tile_pack(KARGS(k_tile) a) {
         }
     }
     if (t * TILE_META < bytes - n_codes) {
-        uint2 meta = {meta_of(a.w, row, k + 32 * t), meta_of(a.w, row + 8, k + 32 * t)};
+        int64_t at = k + t * (TILE_UNIT / tile_runs(a.w.group));
+        uint2 meta = {meta_of(a.w, row, at), meta_of(a.w, row + 8, at)};
         *(uint2 *)(to + n_codes + t * TILE_META + g * 8) = meta;
     }
 }
@@ -55,6 +56,6 @@ extern "C" __global__ void __launch_bounds__(256) tile_dequant(KARGS(k_tile) a) 
     if (unit * TILE_UNIT >= a.w.in || left <= 0) return;
     bf16 *to = (bf16 *)a.out + tile * TILE_ROWS * a.w.in + unit * TILE_UNIT;
     if (tile_bits(a.w.bits) == 8) unit_store8(a.w, to, unit_load8(a.w, a.first / TILE_ROWS + tile, unit), left);
-    else if (a.w.group == 32) unit_store<true>(a.w, to, unit_load<true>(a.w, a.first / TILE_ROWS + tile, unit), left);
+    else if (tile_runs(a.w.group) > 1) unit_store<true>(a.w, to, unit_load<true>(a.w, a.first / TILE_ROWS + tile, unit), left);
     else unit_store<false>(a.w, to, unit_load<false>(a.w, a.first / TILE_ROWS + tile, unit), left);
 }

@@ -8,8 +8,8 @@
 // of row g, then of row g + 8. 8 bits: eight codes are two words, codes 0 4 1 5 and 2 6 3 7, which are the even and the odd nibbles of the 4-bit word made bytes, so that x
 // lies in the same order for both. A lane's first 16 bytes are k = 8 t of row g and of row g + 8, its second 16, 512 bytes on, k = 32 + 8 t.
 //
-// Scale and bias of row g stand side by side, those of row g + 8 behind them; groups of 32 have two such runs of 64 bytes per unit, groups of 128 the same one in two
-// units.
+// Scale and bias of row g stand side by side, those of row g + 8 behind them: a run of 64 bytes. Groups of 16 have four such runs per unit, groups of 32 two, groups of
+// 128 the same one in two units. A lane's eight elements are of one group always.
 #pragma once
 #include "backend/cuda/shared/layout.h"
 
@@ -22,6 +22,11 @@ static __device__ __forceinline__ const unsigned char *tile_unit(const k_weight 
     return w.values + row / TILE_ROWS * w.tile_bytes + k / TILE_UNIT * tile_unit_bytes(w);
 }
 
+// Bytes from the first run of a unit to the one of its i-th eight elements.
+static __device__ __forceinline__ int tile_run_at(int i, int runs) {
+    return i * runs / 8 * TILE_META;
+}
+
 // Bytes from the unit's start to the word of elements k ... k + 7, or to the first of its two, and to the scale of their group; k a multiple of 8.
 static __device__ __forceinline__ int tile_word_at(int bits, int64_t row, int64_t k) {
     int r = (int)(row % TILE_ROWS), word = (int)(k % TILE_UNIT) / 8, lane = (r % 8) * 4 + word % 4;
@@ -29,7 +34,7 @@ static __device__ __forceinline__ int tile_word_at(int bits, int64_t row, int64_
 }
 static __device__ __forceinline__ int tile_meta_at(const k_weight &w, int64_t row, int64_t k) {
     int r = (int)(row % TILE_ROWS);
-    return tile_codes(w.bits) + (w.group == 32 ? (int)(k % TILE_UNIT) / 32 * TILE_META : 0) + r % 8 * 8 + r / 8 * 4;
+    return tile_codes(w.bits) + tile_run_at((int)(k % TILE_UNIT) / 8, tile_runs(w.group)) + r % 8 * 8 + r / 8 * 4;
 }
 
 // The nibble of code i.

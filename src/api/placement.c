@@ -42,7 +42,7 @@ static uint64_t values_bytes(const struct planner *p, int32_t rows) {
     int32_t n_logits = p->s->options.n_logits < 0 ? rows : p->seqs;
     struct plan plan = {0};
     oplist_begin(l, rows, n_logits);
-    struct tensor hidden = forward_hidden(&p->model, l);
+    struct tensor hidden = forward_hidden(&p->model, l, NULL);
     if (!p->model.spec.is_encoder) op_argmax(l, forward_head(&p->model, l, hidden));
     plan_make(&plan, l);
     uint64_t bytes = l->err.code ? 0 : (uint64_t)plan.bytes;

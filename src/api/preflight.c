@@ -40,16 +40,20 @@ uint64_t session_cache_bytes(const struct session *s, int32_t length) {
     return bytes;
 }
 
-double session_token_bytes(const struct session *s, int32_t n_batch, int32_t length) {
-    const struct model_weights *w = &s->model.weights;
+double session_step_bytes(const struct model *m, int32_t n_batch) {
+    const struct model_weights *w = &m->weights;
     double bytes = 0;
     for (int32_t i = 0; i < w->n_all; i++) {
         const struct weight *weight = w->all[i];
-        if (weight == w->global[ROLE_EMBED].w && !s->model.spec.tied) continue; /* a row of it */
-        double chosen = (double)s->model.spec.moe.route.k * n_batch / weight->n_experts;
+        if (weight == w->global[ROLE_EMBED].w && !m->spec.tied) continue; /* a row of it */
+        double chosen = (double)m->spec.moe.route.k * n_batch / weight->n_experts;
         bytes += (double)weight->bytes * (weight->n_experts > 1 && chosen < 1 ? chosen : 1);
     }
-    return bytes / n_batch + (double)session_cache_bytes(s, length);
+    return bytes;
+}
+
+double session_token_bytes(const struct session *s, int32_t n_batch, int32_t length) {
+    return session_step_bytes(&s->model, n_batch) / n_batch + (double)session_cache_bytes(s, length);
 }
 
 static uint64_t free_bytes(struct device *d) {

@@ -126,8 +126,10 @@ static int open_all(struct session *s, struct err *err) {
                                     .adapters = s->adapter_scales,
                                     .notify = o->notify,
                                     .user = o->notify_user};
+    TRY(session_head_open(s, err));
     TRY(pick_limits(s, &engine.limits, err));
     TRY(engine_open(&s->model, s->backend, &engine, &s->engine, err));
+    if (s->head) return session_head_set(s, err);
     return o->draft == DRAFT_MODEL ? session_draft_open(s, err) : ERR_OK;
 }
 
@@ -159,6 +161,7 @@ void session_close(struct session *s) {
     if (!s) return;
     engine_close(s->engine);
     session_close(s->draft);
+    session_head_close(s);
     session_text_close(s);
     session_vision_close(s);
     if (s->has_model) model_close(s->backend, &s->model);

@@ -27,7 +27,8 @@ struct session {
     struct model model;
     bool has_model;
     struct engine *engine;
-    struct session *draft; /* its model makes drafts; NULL: none */
+    struct session *draft;     /* its model makes drafts; NULL: none */
+    struct session_head *head; /* which makes drafts; NULL: none */
     int32_t *eos, n_eos;
     const char *name;
     struct embedder embedder; /* by the model's own files */
@@ -67,6 +68,11 @@ void session_vision_close(struct session *s);
 
 /* session_draft.c: the model of options.draft_model, on the same device. */
 int session_draft_open(struct session *s, struct err *err);
+/* session_head.c: the head that options.draft asks for, or that options.draft_model is; none where they are something else. Before the engine is opened; then
+ * behind that; and when it is closed. */
+int session_head_open(struct session *s, struct err *err);
+int session_head_set(struct session *s, struct err *err);
+void session_head_close(struct session *s);
 
 /* session.c: the context on the device, or on two of them, as s->placement has it. */
 int session_backend_open(struct session *s, struct err *err);
@@ -86,5 +92,6 @@ int32_t preflight_context(const struct session *s, int32_t rows, int32_t seqs);
  * which n_batch sequences read once for all. */
 uint64_t session_cache_bytes(const struct session *s, int32_t length);
 double session_token_bytes(const struct session *s, int32_t n_batch, int32_t length);
+double session_step_bytes(const struct model *m, int32_t n_batch); /* of the weights alone, for all of them */
 
 #endif

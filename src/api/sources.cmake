@@ -18,6 +18,7 @@ set(API_SOURCES
   src/api/session.c
   src/api/session_draft.c
   src/api/session_embed.c
+  src/api/session_head.c
   src/api/session_judge.c
   src/api/session_load.c
   src/api/session_run.c

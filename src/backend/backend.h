@@ -150,6 +150,8 @@ struct step {
         *seq_of;           /* [rows] token (below 0: -1 - the wanted row of the step before whose token it is), position, index into seqs */
     int32_t *wanted_rows;  /* [rows] those with logits, ascending, then those with hidden states, ascending */
     struct step_seq *seqs; /* [seqs] */
+    int32_t *sharing; /* [n_sharing] of a decode step: rows whose sequences begin with the same blocks, step_key.shared_len positions */
+    int32_t n_sharing;
     int32_t *tables[KV_CLASSES_MAX]; /* [seqs][table_capacity] block of positions 64 i ... 64 i + 63; -1 where freed */
     struct step_choice *choices;     /* [n_logits] where the device chooses */
     const uint32_t *masks;           /* [n_masks][mask_words] bits of tokens that may be chosen */
@@ -178,16 +180,17 @@ enum { CHOICE_SHORT = 32 };
 
 struct step_key {
     int32_t n_rows, n_seqs, n_logits, n_hidden, max_len;
-    bool decode_only; /* one row of each sequence, with logits */
-    unsigned chooses; /* bits of enum choice_work */
-    bool adapts;      /* some rows have adapters */
-    bool gives;       /* some rows are given by the host */
-    bool has_places;  /* some rows have places of their own */
-    bool sees;        /* some rows see others behind them: step.until is there */
-    bool has_spans;   /* step.spans are there */
-    int32_t part;     /* of a step that is cut into several lists: which of them, from 1 on; 0: the list is the whole step */
-    bool same_step;   /* a part whose step this backend has had in an earlier part: its block is there */
-    bool no_choice;   /* a part in which no tokens are chosen */
+    bool decode_only;   /* one row of each sequence, with logits */
+    int32_t shared_len; /* positions that the rows of step.sharing have in common, whole blocks; 0: none, or the device does not ask */
+    unsigned chooses;   /* bits of enum choice_work */
+    bool adapts;        /* some rows have adapters */
+    bool gives;         /* some rows are given by the host */
+    bool has_places;    /* some rows have places of their own */
+    bool sees;          /* some rows see others behind them: step.until is there */
+    bool has_spans;     /* step.spans are there */
+    int32_t part;       /* of a step that is cut into several lists: which of them, from 1 on; 0: the list is the whole step */
+    bool same_step;     /* a part whose step this backend has had in an earlier part: its block is there */
+    bool no_choice;     /* a part in which no tokens are chosen */
 };
 
 /* ---- the backend itself ----------------------------------------------------------------------------------------- */
@@ -278,6 +281,7 @@ struct backend {
     int32_t rows_max;           /* rows that a step may have; 0: any number */
     int32_t tower_rows_max;     /* the same of a step without wide products, as towers have them */
     double row_first, row_more; /* a step with n > 1 rows takes 1 + row_first + row_more * (n - 1) steps of one; 0: not for drafts */
+    bool reads_shared;          /* blocks of step.sharing are read once for all of its rows */
     bool mixes_rows;            /* one step may have both rows with logits and rows with hidden states */
     bool adapts;                /* it has the op ADAPT */
     bool gives;                 /* it has GIVEN, ATTN_ROWS and POOL_ROWS, and rope by axes */

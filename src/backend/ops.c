@@ -429,6 +429,56 @@ struct tensor op_wkv(struct oplist *l, struct tensor k, struct tensor v, const s
     return output(l, op, DT_F32, shape_of(k));
 }
 
+struct tensor op_exchange(struct oplist *l, const struct tensor in[6], const struct exchange_args *a) {
+    for (int32_t i = 1; i < 6; i++) FITS_HEADS("an exchange's input", in[i], in[0].heads, in[0].width);
+    struct op *op = append(l, OP_EXCHANGE, 6, in);
+    if (!op) return (struct tensor){0};
+    op->arg.exchange = *a;
+    return output(l, op, DT_F32, shape_of(in[0]));
+}
+
+struct tensor op_mlstm(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, struct tensor i, struct tensor f,
+                       const struct mlstm_args *a) {
+    FITS_HEADS("a gated memory's keys", k, q.heads, q.width);
+    FITS("heads of a gated memory's values", v.heads, q.heads);
+    FITS_HEADS("a gated memory's input gate", i, 1, q.heads);
+    FITS_HEADS("a gated memory's forget gate", f, 1, q.heads);
+    struct op *op = append(l, OP_MLSTM, 5, (struct tensor[]){q, k, v, i, f});
+    if (!op) return (struct tensor){0};
+    op->arg.mlstm = *a;
+    return output(l, op, DT_F32, shape_of(v));
+}
+
+struct tensor op_compress(struct oplist *l, struct tensor x, const struct compress_args *a) {
+    int32_t channels = a->width * (a->overlaps ? 2 : 1);
+    FITS_HEADS("what is compressed", x, 1, 2 * channels);
+    FITS("size of the bias of what is compressed", a->bias->in, (int64_t)a->every * channels);
+    struct op *op = append(l, OP_COMPRESS, 1, &x);
+    if (!op) return (struct tensor){0};
+    op->arg.compress = *a;
+    return output(l, op, DT_F32, (struct shape){x.rows, 1, a->width});
+}
+
+struct tensor op_attn_more(struct oplist *l, struct tensor q, struct tensor picks, const struct attn_args *a) {
+    FITS("width of attention with a second cache", a->v_width, q.width);
+    struct op *op = append(l, OP_ATTN_MORE, tensor_is(picks) ? 2 : 1, (struct tensor[]){q, picks});
+    if (!op) return (struct tensor){0};
+    op->arg.attn = *a;
+    return output(l, op, DT_F32, shape_of(q));
+}
+
+struct tensor op_blend(struct oplist *l, struct tensor x, struct tensor logits, struct tensor made, struct tensor post,
+                       const struct blend_args *a) {
+    FITS_HEADS("the weights of a blend", logits, 1, x.heads * x.heads);
+    FITS_HEADS("what is added in a blend", made, 1, x.width);
+    FITS_HEADS("the factors of what is added", post, 1, x.heads);
+    if (x.heads > BLEND_STREAMS_MAX) return fail(l, "streams of a blend", x.heads, BLEND_STREAMS_MAX);
+    struct op *op = append(l, OP_BLEND, 4, (struct tensor[]){x, logits, made, post});
+    if (!op) return (struct tensor){0};
+    op->arg.blend = *a;
+    return output(l, op, DT_F32, shape_of(x));
+}
+
 struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b) {
     FITS("rows of a concatenated tensor", b.rows, a.rows);
     if (a.heads != b.heads && b.heads != 1) return fail(l, "heads of a concatenated tensor", b.heads, a.heads);

@@ -5,7 +5,7 @@
  *
  * (1) The same step key must yield the same list: forward branches on the spec and on shapes, never on tensor contents.
  * (2) Values are single-assignment. The KV cache and the recurrent state change only by KV_WRITE, CONV, DELTA, SSD,
- *     SCAN, LIGHTNING, LRU and WKV.
+ *     SCAN, LIGHTNING, LRU, WKV, EXCHANGE, MLSTM and COMPRESS.
  * (3) Constructors return no error. The list remembers the first (a shape that does not fit is our own mistake, but the
  *     message reaches the user as one line), and every later call does nothing.
  */
@@ -109,6 +109,7 @@ struct rope_args {
     enum rope_kind kind;
     int32_t first; /* element of the head where the rotated part begins */
     int32_t n_rotated;
+    int32_t shift;      /* added to the position */
     float magnitude;    /* multiplies sin and cos (yarn, longrope) */
     int32_t table;      /* which of the step's tables, when inv_freq is NULL */
     const int8_t *axes; /* [n_rotated / 2] which of the row's step.places counts; NULL: its position */
@@ -139,9 +140,11 @@ struct attn_args {
     float pos_scale_beta;   /* q *= 1 + beta * log(1 + floor((pos + pos_scale_first) / pos_scale_len)) */
     int32_t pos_scale_len;  /* 0: none of this */
     int32_t pos_scale_first;
-    int32_t farthest;  /* of `distances` or `buckets` */
-    int32_t both_ways; /* 1: keys behind the row are seen, too; the step has all rows of the sequence */
-    int32_t is_strict; /* 1: step.until does not count */
+    int32_t farthest;   /* of `distances` or `buckets` */
+    int32_t both_ways;  /* 1: keys behind the row are seen, too; the step has all rows of the sequence */
+    int32_t is_strict;  /* 1: step.until does not count */
+    struct kv_ref more; /* ATTN_MORE: keys, which are the values too, of one head, at the end of every `every` positions */
+    int32_t every;
 };
 
 /* Each row sees the rows [from, to) that the step has for it in this set of spans. */
@@ -159,6 +162,7 @@ struct pool_rows_args {
 struct pick_args {
     struct kv_ref kv; /* keys, one head */
     int32_t k;
+    int32_t every; /* above 0: only the last of every so many positions has a key */
 };
 
 struct route_args {
@@ -250,6 +254,38 @@ struct wkv_args {
     int32_t state;
 };
 
+/* Per head, all of one width: S' = S * e^(rate * sigmoid(w)), row by row of S; S' += k (x) v - (at * share) (x) (at S); y = r S'. S [heads, width, width], keys by
+ * values. */
+struct exchange_args {
+    float rate;
+    int32_t state;
+};
+
+/* Per head, with the gates i and f: m' = max(log sigmoid(f) + m, i); S = S * e^(log sigmoid(f) + m - m') + e^(i - m') k (x) (v, 1);
+ * y = scale * q S over max(|its last column|, e^-m') + eps. State [heads, k_width, v_width + 1], then m [heads]. */
+struct mlstm_args {
+    float scale, eps;
+    int32_t state;
+};
+
+/* x is [values, scores], each of `width` channels or, where windows overlap, of two such series. At positions that end a window of `every`, by channel:
+ * y = sum of softmax(scores + bias) * values over the window's positions; where windows overlap, with the second series, and the first one's
+ * over the window before. At others 0. State: the inputs of the last positions, as that of a convolution. */
+struct compress_args {
+    const struct weight *bias; /* [every, channels of the scores] */
+    int32_t every, width, state;
+    int32_t overlaps; /* 1: there are two series */
+};
+
+/* y[k] = post[k] * made + sum over j of C[j, k] x[j]; C is softmax(logits) + eps by rows, then divided by its columns' sums + eps, by its rows' and its
+ * columns' again, so that there are `rounds` of columns. */
+struct blend_args {
+    int32_t rounds;
+    float eps;
+};
+
+enum { BLEND_STREAMS_MAX = 8 };
+
 struct none_args {
     int32_t unused;
 };
@@ -288,6 +324,10 @@ struct op {
         struct lightning_args lightning;
         struct lru_args lru;
         struct wkv_args wkv;
+        struct exchange_args exchange;
+        struct mlstm_args mlstm;
+        struct compress_args compress;
+        struct blend_args blend;
         struct none_args none;
     } arg;
 };
@@ -370,6 +410,17 @@ struct tensor op_lightning(struct oplist *l, struct tensor q, struct tensor k, s
 struct tensor op_lru(struct oplist *l, struct tensor x, struct tensor i, struct tensor r, const struct lru_args *a);
 /* k and v [rows, 1, channels]. */
 struct tensor op_wkv(struct oplist *l, struct tensor k, struct tensor v, const struct wkv_args *a);
+/* in: r, w, k, v, at, share. */
+struct tensor op_exchange(struct oplist *l, const struct tensor in[6], const struct exchange_args *a);
+struct tensor op_compress(struct oplist *l, struct tensor x, const struct compress_args *a);
+/* picks: of the entries of the second cache; may be no tensor. */
+struct tensor op_attn_more(struct oplist *l, struct tensor q, struct tensor picks, const struct attn_args *a);
+/* x [rows, n, width], logits [rows, 1, n * n], made [rows, 1, width], post [rows, 1, n]. */
+struct tensor op_blend(struct oplist *l, struct tensor x, struct tensor logits, struct tensor made, struct tensor post,
+                       const struct blend_args *a);
+/* The gates are [rows, 1, heads]. */
+struct tensor op_mlstm(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, struct tensor i, struct tensor f,
+                       const struct mlstm_args *a);
 struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b);
 struct tensor op_rows(struct oplist *l, struct tensor x);
 struct tensor op_argmax(struct oplist *l, struct tensor x);

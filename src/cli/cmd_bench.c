@@ -26,7 +26,7 @@ struct report {
 static void case_name(const struct bench_case *c, char out[48]) {
     int n = c->n_prompt ? snprintf(out, 48, "pp%d", c->n_prompt) : snprintf(out, 48, "tg%d", c->n_new);
     if (c->n_batch > 1) n += snprintf(out + n, 48 - (size_t)n, " b%d", c->n_batch);
-    if (c->depth) snprintf(out + n, 48 - (size_t)n, " d%d", c->depth);
+    if (c->depth) snprintf(out + n, 48 - (size_t)n, " %sd%d", c->shares ? "shared " : "", c->depth);
 }
 
 static void put_table(struct report *r, const struct bench_result *b) {
@@ -137,7 +137,8 @@ static int run_grid(const struct args *args, struct session *s, struct report *r
     int32_t repeats = (int32_t)args_int(args, OPT_BENCH_REPEAT);
     for (size_t d = 0; d < n_depths; d++)
         for (size_t b = 0; b < n_batches; b++) {
-            struct bench_case c = {.n_batch = (int32_t)batches[b], .depth = (int32_t)depths[d]};
+            struct bench_case c = {
+                .n_batch = (int32_t)batches[b], .depth = (int32_t)depths[d], .shares = args_flag(args, OPT_BENCH_SHARED)};
             int64_t room = session_context(s) - depths[d] - 1; /* the token that ends a prompt, or begins an answer, has its place too */
             for (size_t i = 0; i < n_prompts; i++) {
                 c.n_prompt = fitting(args, OPT_BENCH_PROMPT, prompts[i], room);
@@ -250,6 +251,7 @@ int cmd_bench(const struct args *args, struct err *err) {
         return err_set(err, ERR_EARG, "--plot shows tokens a second, which --image does not measure");
     if (args_given(args, OPT_BENCH_IMAGE)) return measure_tower(args, &o, err);
     o.n_seqs = (int32_t)largest(args, OPT_BENCH_BATCH);
+    o.prefix_cache = largest(args, OPT_BENCH_DEPTH) > 0;
     bool replays = args_given(args, OPT_BENCH_REPLAY);
     if (o.context == 0 && !replays) o.context = (int32_t)(largest(args, OPT_BENCH_DEPTH) + most + 8);
     TRY(session_open(&o, &s, err));

@@ -22,7 +22,7 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
         if (spec->ropes[i].n_rotated / 2 > s->rope_width) s->rope_width = spec->ropes[i].n_rotated / 2;
     size_t rows = (size_t)limits->rows * sizeof(int32_t), seqs = (size_t)limits->seqs, used = 0;
     size_t ids = cut(&used, rows), pos = cut(&used, rows), seq_of = cut(&used, rows), wanted = cut(&used, rows);
-    size_t seq = cut(&used, seqs * sizeof(struct step_seq));
+    size_t seq = cut(&used, seqs * sizeof(struct step_seq)), sharing = cut(&used, seqs * sizeof(int32_t));
     size_t choices = cut(&used, (size_t)limits->logits * sizeof(struct step_choice));
     size_t tables = cut(&used, seqs * (size_t)s->table_capacity * (size_t)kv->layout.n_classes * sizeof(int32_t));
     size_t places = cut(&used, limits->given ? rows * STEP_AXES : 0);
@@ -33,7 +33,8 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     size_t rope = cut(&used, seqs * (size_t)s->n_rope_tables * (size_t)s->rope_width * sizeof(float));
     s->block = mem_try(used);
     b->hidden_rows = mem_try(rows);
-    if (!s->block || !b->hidden_rows)
+    b->common = limits->reads_shared ? mem_try(seqs * sizeof(int32_t)) : NULL;
+    if (!s->block || !b->hidden_rows || (limits->reads_shared && !b->common))
         return err_set(err, ERR_EMEMORY, "no memory for batches of %d rows and %d sequences", limits->rows, limits->seqs);
     s->block_bytes = used;
     unsigned char *p = s->block;
@@ -42,6 +43,7 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     s->seq_of = (int32_t *)(p + seq_of);
     s->wanted_rows = (int32_t *)(p + wanted);
     s->seqs = (struct step_seq *)(p + seq);
+    s->sharing = (int32_t *)(p + sharing);
     s->places = (int32_t *)(p + places);
     b->until = (int32_t *)(p + until);
     for (int32_t i = 0; i < limits->given; i++) s->given[i] = (const float **)(p + given) + (size_t)i * (size_t)limits->rows;
@@ -56,6 +58,7 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
 void batch_free(struct batch *b) {
     mem_free(b->step.block);
     mem_free(b->hidden_rows);
+    mem_free(b->common);
     *b = (struct batch){0};
 }
 
@@ -144,12 +147,14 @@ struct step_key batch_seal(struct batch *b) {
     if (b->n_hidden) memcpy(s->wanted_rows + s->n_logits, b->hidden_rows, (size_t)b->n_hidden * sizeof *b->hidden_rows);
     s->n_wanted = s->n_logits + b->n_hidden;
     s->until = b->sees ? b->until : NULL;
+    bool decode_only = s->n_rows == s->n_seqs && b->n_hidden == 0;
     return (struct step_key){.n_rows = s->n_rows,
                              .n_seqs = s->n_seqs,
                              .n_logits = s->n_logits,
                              .n_hidden = b->n_hidden,
                              .max_len = b->max_len,
-                             .decode_only = s->n_rows == s->n_seqs && b->n_hidden == 0,
+                             .decode_only = decode_only,
+                             .shared_len = decode_only ? batch_find_sharing(b) : 0,
                              .chooses = b->chooses,
                              .adapts = b->adapts,
                              .gives = b->gives,

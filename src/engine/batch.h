@@ -27,11 +27,12 @@ struct batch {
     bool sees;        /* some rows see those behind them in their picture */
     int32_t *until;   /* [rows] becomes step.until when `sees` is true */
     bool has_places;  /* some rows have places of their own */
+    int32_t *common;  /* [seqs] of sharing.c; NULL: the device reads every sequence's blocks by themselves */
 };
 
 struct batch_limits {
     int32_t rows, seqs, logits, context, adapters, given;
-    bool is_prefix;
+    bool is_prefix, reads_shared;
 };
 
 int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const struct batch_limits *limits, struct err *err);
@@ -42,5 +43,7 @@ void batch_clear(struct batch *b);
 void batch_add(struct batch *b, const struct sequence *s, int32_t n_rows, int32_t first_wanted, bool wants_hidden);
 /* The batch is complete: the step block is ready to run, and this is its key. */
 struct step_key batch_seal(struct batch *b);
+/* Fills step.sharing of a decode step. The positions that those rows have in common; 0: no group of rows is worth it (sharing.c). */
+int32_t batch_find_sharing(struct batch *b);
 
 #endif

@@ -17,7 +17,7 @@
 enum { DRAFT_MAX = 15, DRAFT_KINDS = 4 };
 
 /* Where the drafts of a job come from. */
-enum draft_from { DRAFT_USUAL, DRAFT_NONE, DRAFT_NGRAM, DRAFT_MODEL, N_DRAFTS };
+enum draft_from { DRAFT_USUAL, DRAFT_NONE, DRAFT_NGRAM, DRAFT_MODEL, DRAFT_MTP, N_DRAFTS };
 
 struct drafter;
 
@@ -32,6 +32,15 @@ struct draft_ask {
     int32_t kind; /* below DRAFT_KINDS: guesses of one kind come true equally often */
 };
 
+/* Rows of one sequence that the model has computed, all of them in front of its last token. */
+enum { DRAFT_STATES = 3 };
+struct draft_seen {
+    void *state;
+    const int32_t *tokens; /* [n_tokens] as in an ask */
+    int32_t n_tokens, first, n;
+    const float *states[DRAFT_STATES]; /* [n][hidden] each, as the model's taps have it */
+};
+
 struct draft_type {
     const char *name;
     float hopes[DRAFT_KINDS]; /* how often guesses of a kind come true, before anything is known of a request */
@@ -42,6 +51,8 @@ struct draft_type {
     void (*propose)(struct drafter *d, struct draft_ask *asks, int32_t n);
     /* Of the tokens that it was given and those that it proposed, the first n_tokens are in the sequence. */
     void (*settle)(struct drafter *d, void *state, int32_t n_tokens);
+    void (*observe)(struct drafter *d, const struct draft_seen *seen); /* behind every step; NULL: it reads no states */
+    void (*close)(struct drafter *d);                                  /* NULL: nothing to be freed */
 };
 
 struct drafter {

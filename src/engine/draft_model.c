@@ -129,8 +129,21 @@ static void propose(struct drafter *d, struct draft_ask *asks, int32_t n) {
     while (run_step(m, asks, n)) {}
 }
 
-static const struct draft_type draft_model =
-    {.name = "model", .hopes = {0.7f}, .is_dear = true, .begin = begin, .end = end, .propose = propose, .settle = settle};
+static void draft_model_close(struct drafter *d) {
+    struct draft_model *m = (struct draft_model *)d;
+    mem_free(m->asks);
+    mem_free(m->chosen);
+    mem_free(m);
+}
+
+static const struct draft_type draft_model = {.name = "model",
+                                              .hopes = {0.7f},
+                                              .is_dear = true,
+                                              .begin = begin,
+                                              .end = end,
+                                              .propose = propose,
+                                              .settle = settle,
+                                              .close = draft_model_close};
 
 static int check(const struct engine *e, const struct engine *draft, struct err *err) {
     const struct spec *s = &draft->runner.model->spec;
@@ -160,12 +173,4 @@ int engine_set_draft(struct engine *e, struct engine *draft, const struct draft_
     m->chosen = mem_alloc((size_t)draft->runner.limits.logits * sizeof *m->chosen);
     e->drafters[DRAFT_MODEL] = &m->base;
     return ERR_OK;
-}
-
-void draft_model_free(struct drafter *d) {
-    struct draft_model *m = (struct draft_model *)d;
-    if (!d) return;
-    mem_free(m->asks);
-    mem_free(m->chosen);
-    mem_free(m);
 }

@@ -79,6 +79,12 @@ struct draft_map {
 };
 int engine_set_draft(struct engine *e, struct engine *draft, const struct draft_map *map, struct err *err);
 
+/* A head for jobs of `from`, which options.draft must be; the engine's model has the taps that it reads. Head and backend outlive the engine. Before the first
+ * job. */
+struct draft_head;
+int engine_set_head(struct engine *e, enum draft_from from, const struct draft_head *head, struct backend *be, double cost,
+                    struct err *err);
+
 /* ---- the owner ------------------------------------------------------------------------------------------------------- */
 
 /* The jobs of one request, all or none. ERR_EBUSY: the queue is full. ERR_ELIMIT: a prompt does not fit the context. ERR_EARG: anything else

@@ -286,8 +286,8 @@ bool speculate_goes_on(struct engine *e, struct flight_row *r);
 /* No more tokens come of the row. */
 int speculate_settle(struct engine *e, const struct flight_row *r, struct err *err);
 
-/* ---- draft_model.c ---- */
-void draft_model_free(struct drafter *d);
+/* All rows of a step have their tokens: those who read states see them. */
+int speculate_observe(struct engine *e, const struct flight *f, struct err *err);
 
 /* ---- constraint.c ---- */
 /* Held until it is released. */

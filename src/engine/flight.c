@@ -231,5 +231,5 @@ int flight_collect(struct engine *e, struct flight *f, int32_t age, struct err *
             any |= r->job && r->is_open;
         }
     }
-    return ERR_OK;
+    return e->runner.model->taps.n ? speculate_observe(e, f, err) : ERR_OK;
 }

@@ -21,7 +21,8 @@ static void describe(struct runner *r, const struct step_key *key) {
     l->adapts = key->adapts;
     l->gives = key->gives;
     l->has_places = key->has_places;
-    struct tensor states = forward_hidden(r->model, l);
+    struct tensor states = forward_hidden(r->model, l, r->taps);
+    for (int32_t i = 0; i < r->model->taps.n; i++) oplist_output(l, r->taps[i]);
     r->hidden = tensor_slice_rows(states, key->n_logits, key->n_hidden);
     if (key->n_hidden) oplist_output(l, states);
     if (key->n_hidden && !key->n_logits) return;
@@ -130,7 +131,7 @@ static int open_memory(struct runner *r, struct err *err) {
     TRY(open_cache(r, err));
     TRY(batch_init(&r->batch, &r->model->spec, &r->kv,
                    &(struct batch_limits){l->rows, l->seqs, l->logits, l->context, r->model->weights.n_adapters, r->model->n_given,
-                                          r->model->is_prefix},
+                                          r->model->is_prefix, r->backend->reads_shared},
                    err));
     TRY(reserve(r, err));
     if (l->kv_share > 0) TRY(fit_cache(r, most, err));
@@ -153,6 +154,7 @@ void runner_close(struct runner *r) {
     kv_free(&r->kv);
     mem_free(r->host_logits);
     mem_free(r->host_best);
+    for (int32_t i = 0; i < STATE_TAPS; i++) mem_free(r->host_taps[i]);
     *r = (struct runner){0};
 }
 
@@ -165,6 +167,20 @@ int runner_run(struct runner *r, struct err *err) {
 
 int runner_hidden(struct runner *r, float *out, struct err *err) {
     return r->backend->type->read(r->backend, r->hidden, out, err);
+}
+
+int runner_taps(struct runner *r, const float *out[STATE_TAPS], struct err *err) {
+    struct backend *be = r->backend;
+    for (int32_t i = 0; i < r->model->taps.n; i++) {
+        out[i] = be->type->view ? be->type->view(be, r->taps[i]) : NULL;
+        if (out[i]) continue;
+        size_t bytes = (size_t)r->limits.rows * (size_t)r->model->spec.hidden * sizeof(float);
+        if (!r->host_taps[i]) r->host_taps[i] = mem_try(bytes);
+        if (!r->host_taps[i]) return err_set(err, ERR_EMEMORY, "no memory for the states of %d rows", r->limits.rows);
+        TRY(be->type->read(be, r->taps[i], r->host_taps[i], err));
+        out[i] = r->host_taps[i];
+    }
+    return ERR_OK;
 }
 
 int runner_logits(struct runner *r, const float **out, struct err *err) {

@@ -26,10 +26,12 @@ struct runner {
     struct kv kv;
     struct batch batch;
     struct runner_limits limits;
-    struct tensor logits, best; /* of the last run: [n_logits, 1, vocab], [n_logits, 1, 1] */
-    struct tensor hidden;       /* of the last run: [n_hidden, 1, hidden] */
-    float *host_logits;         /* [limits.logits, vocab] when read */
-    int32_t *host_best;         /* [limits.logits] when read */
+    struct tensor logits, best;     /* of the last run: [n_logits, 1, vocab], [n_logits, 1, 1] */
+    struct tensor hidden;           /* of the last run: [n_hidden, 1, hidden] */
+    struct tensor taps[STATE_TAPS]; /* of the last run, as the model has them: [n_rows, 1, hidden] each */
+    float *host_taps[STATE_TAPS];   /* [limits.rows, hidden] when read; made when first needed */
+    float *host_logits;             /* [limits.logits, vocab] when read */
+    int32_t *host_best;             /* [limits.logits] when read */
 };
 
 int runner_open(const struct model *m, struct backend *be, const struct runner_limits *limits, struct runner *out, struct err *err);
@@ -39,6 +41,8 @@ void runner_close(struct runner *r);
 int runner_run(struct runner *r, struct err *err);
 /* The hidden states that were wanted of the last run, dense, [n_hidden, hidden]. */
 int runner_hidden(struct runner *r, float *out, struct err *err);
+/* The model's taps of the last run, dense, [n_rows, hidden] each; valid until the next. */
+int runner_taps(struct runner *r, const float *out[STATE_TAPS], struct err *err);
 /* The logits of the last run, dense, [n_logits, vocab]; valid until the next. */
 int runner_logits(struct runner *r, const float **out, struct err *err);
 /* What was chosen for each of the n rows with logits: of the last run, or of the run `age` before it on a backend that runs ahead. A backend

@@ -5,6 +5,7 @@ set(ENGINE_SOURCES
   src/engine/choose.c
   src/engine/constraint.c
   src/engine/draft.c
+  src/engine/draft_head.c
   src/engine/draft_model.c
   src/engine/draft_ngram.c
   src/engine/engine.c
@@ -22,6 +23,7 @@ set(ENGINE_SOURCES
   src/engine/saved.c
   src/engine/schedule.c
   src/engine/sequence.c
+  src/engine/sharing.c
   src/engine/shift.c
   src/engine/speculate.c
   src/engine/stats.c

@@ -38,7 +38,8 @@ int speculate_open(struct engine *e, struct runner_limits *limits, const struct 
 }
 
 void speculate_close(struct engine *e) {
-    if (e->options.draft == DRAFT_MODEL) draft_model_free(e->drafters[DRAFT_MODEL]);
+    for (int i = 0; i < N_DRAFTS; i++)
+        if (e->drafters[i] && e->drafters[i]->type->close) e->drafters[i]->type->close(e->drafters[i]);
     mem_free(e->asks);
     mem_free(e->asking);
 }
@@ -258,5 +259,38 @@ int speculate_settle(struct engine *e, const struct flight_row *r, struct err *e
         TRY(restore_state(e, r, err));
     }
     look_ahead(e, j, r->at + 1);
+    return ERR_OK;
+}
+
+/* ---- states ------------------------------------------------------------------------------------------------------------- */
+
+static const struct draft_type *observer_of(const struct job *j) {
+    return j && j->draft.drafter && j->draft.drafter->type->observe ? j->draft.drafter->type : NULL;
+}
+
+/* Rows that were computed from tokens that stand, and whose next token is known. */
+static int32_t count_standing(const struct flight_row *r) {
+    const struct sequence *s = &r->job->seq;
+    int32_t end = r->first + r->n_rows;
+    if (end > s->n_done) end = s->n_done;
+    if (end > s->n_tokens - 1) end = s->n_tokens - 1;
+    return end - r->first;
+}
+
+int speculate_observe(struct engine *e, const struct flight *f, struct err *err) {
+    struct runner *r = &e->runner;
+    const float *taps[STATE_TAPS];
+    bool is_read = false;
+    for (int32_t i = 0; i < f->n; i++) {
+        const struct draft_type *type = observer_of(f->rows[i].job);
+        if (!type) continue;
+        if (!is_read) TRY(runner_taps(r, taps, err));
+        is_read = true;
+        const struct job *j = f->rows[i].job;
+        struct draft_seen seen = {j->draft.state, j->seq.tokens, j->seq.n_tokens, f->rows[i].first, count_standing(&f->rows[i]), {NULL}};
+        int64_t from = (int64_t)r->batch.step.seqs[i].row * r->model->spec.hidden;
+        for (int32_t k = 0; k < r->model->taps.n; k++) seen.states[k] = taps[k] + from;
+        if (seen.n > 0) type->observe(j->draft.drafter, &seen);
+    }
     return ERR_OK;
 }

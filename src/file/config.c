@@ -60,7 +60,8 @@ static yyjson_val *present(yyjson_val *obj, const char *key) {
 yyjson_val *config_said(const struct config *c, const char *key) {
     bool top_first = false;
     for (size_t i = 0; i < sizeof top_keys / sizeof *top_keys; i++) top_first |= strcmp(key, top_keys[i]) == 0;
-    yyjson_val *v = present(top_first ? c->root : c->text, key);
+    yyjson_val *v = present(c->instead, key);
+    if (!v) v = present(top_first ? c->root : c->text, key);
     return v ? v : present(top_first ? c->text : c->root, key);
 }
 

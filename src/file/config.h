@@ -24,6 +24,7 @@ struct config {
     struct str text_type;  /* model_type of the text part; the same as model_type when there is none */
     bool is_canonical;     /* keys have the names that the table of families calls its own, whatever the family calls them */
     yyjson_val *defaults;  /* an object: what keys mean that the file leaves out. NULL: nothing is known of that */
+    yyjson_val *instead;   /* an object: what counts before the file. NULL: nothing does */
 };
 
 int config_parse(struct arena *a, struct str text, const char *name, struct config *out, struct err *err);

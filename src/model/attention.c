@@ -68,7 +68,7 @@ static int bind_woven(struct loader *l, int32_t layer, struct err *err) {
 static int bind_projections(struct loader *l, int32_t layer, struct err *err) {
     const struct attn_spec *a = &l->spec->layers[layer].attn;
     const struct attn_row *row = &l->spec->family->attn;
-    int64_t hidden = (int64_t)l->spec->hidden * attn_inputs(l->spec->family), d = a->k_width, q = a->heads * d, k = a->kv_heads * d,
+    int64_t hidden = (int64_t)l->spec->hidden * l->spec->attn_inputs, d = a->k_width, q = a->heads * d, k = a->kv_heads * d,
             v = (int64_t)a->kv_heads * a->v_width, all = q + k + v;
     if (l->spec->layers[layer].borrows_kv) {
         loader_ignore(l, (enum role[]){ROLE_K, ROLE_V, ROLE_K_NORM}, 3, layer);

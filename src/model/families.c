@@ -37,6 +37,9 @@ KEYS(bailing_moe_keys, {"n_shared_experts", "num_shared_experts"}, {"shared_expe
 KEYS(longcat_keys, {"num_hidden_layers", "num_layers"}, {"intermediate_size", "ffn_hidden_size"}, {"moe_intermediate_size", "expert_ffn_hidden_size"},
      {"num_experts_per_tok", "moe_topk"}, {"n_shared_experts", NULL}, {"norm_topk_prob", NULL});
 KEYS(rwkv_keys, {"max_position_embeddings", NULL}, {"norm_eps", "layer_norm_epsilon"});
+KEYS(deepseek_v4_keys, {"first_k_dense_replace", NULL}, {"n_group", NULL}, {"topk_group", NULL}, {"intermediate_size", "moe_intermediate_size"});
+KEYS(rwkv7_keys, {"max_position_embeddings", NULL});
+KEYS(xlstm_keys, {"max_position_embeddings", NULL}, {"intermediate_size", NULL}, {"final_logit_softcapping", "output_logit_soft_cap"});
 KEYS(minicpm_keys, {"embedding_multiplier", "scale_emb"});
 KEYS(opt_keys, {"intermediate_size", "ffn_dim"}, {"hidden_act", "activation_function"});
 KEYS(falcon_keys, {"num_key_value_heads", "num_kv_heads"}, {"intermediate_size", "ffn_hidden_size"}, {"hidden_act", "activation"});
@@ -135,6 +138,18 @@ ROLES(longcat_roles, {ROLE_MIX_NORM, "@s.input_layernorm.%"}, {ROLE_FFN_NORM, "@
       {ROLE_EXPERT_DOWN, "@s.mlp.switch_mlp.down_proj|@s.mlp.experts.#.down_proj"});
 ROLES(rwkv_roles, {ROLE_EMBED_NORM, "blocks.0.pre_ln"}, {ROLE_FINAL_NORM, "ln_out"}, {ROLE_HEAD, "head"}, {ROLE_MIX_NORM, "@l.ln1"}, {ROLE_FFN_NORM, "@l.ln2"},
       {ROLE_MIX_OUT, "@m.output"}, {ROLE_UP, "@f.key"}, {ROLE_DOWN, "@f.value"});
+ROLES(deepseek_v4_roles, {ROLE_EMBED, "embed"}, {ROLE_HEAD, "head"}, {ROLE_MIX_NORM, "@l.attn_norm"}, {ROLE_Q_A, "@a.wq_a"}, {ROLE_Q_A_NORM, "@a.q_norm"},
+      {ROLE_Q_B, "@a.wq_b"}, {ROLE_KV_A, "@a.wkv"}, {ROLE_KV_A_NORM, "@a.kv_norm"}, {ROLE_O, "@a.wo_b"}, {ROLE_SINKS, "@a.attn_sink"}, {ROLE_ROUTER_BIAS, "@f.gate.bias"},
+      {ROLE_SHARED_GATE, "@f.shared_experts.w1"}, {ROLE_SHARED_UP, "@f.shared_experts.w3"}, {ROLE_SHARED_DOWN, "@f.shared_experts.w2"},
+      {ROLE_HYPER_MIX, "@l.hc_attn_fn"}, {ROLE_HYPER_MIX_MAP, "@l.hc_attn"}, {ROLE_HYPER_FFN, "@l.hc_ffn_fn"}, {ROLE_HYPER_FFN_MAP, "@l.hc_ffn"},
+      {ROLE_HYPER_HEAD, "hc_head_fn"}, {ROLE_HYPER_HEAD_MAP, "hc_head"});
+ROLES(rwkv7_roles, {ROLE_EMBED_NORM, "layers.0.pre_norm"}, {ROLE_MIX_NORM, "@l.attn_norm"}, {ROLE_SHIFT_R, "@m.x_r"}, {ROLE_SHIFT_K, "@m.x_k"}, {ROLE_SHIFT_V, "@m.x_v"},
+      {ROLE_FFN_SHIFT_K, "@f.x_k"}, {ROLE_WKV_R, "@m.r_proj"}, {ROLE_WKV_K, "@m.k_proj"}, {ROLE_WKV_V, "@m.v_proj"}, {ROLE_DELTA_Z_DOWN, "@m.g_lora.lora.0"},
+      {ROLE_DELTA_Z_UP, "@m.g_lora.lora.2"}, {ROLE_MIX_OUT_NORM, "@m.g_norm"}, {ROLE_UP, "@f.key"}, {ROLE_DOWN, "@f.value"});
+ROLES(xlstm_roles, {ROLE_FINAL_NORM, "out_norm"}, {ROLE_MIX_NORM, "@l.norm_mlstm"}, {ROLE_FFN_NORM, "@l.norm_ffn"}, {ROLE_DELTA_Q, "@m.q"}, {ROLE_DELTA_K, "@m.k"},
+      {ROLE_DELTA_V, "@m.v"}, {ROLE_DELTA_Z, "@m.ogate_preact"}, {ROLE_DELTA_B, "@m.igate_preact"}, {ROLE_DELTA_A, "@m.fgate_preact"},
+      {ROLE_DELTA_QKVZ, "@m.qkv_opreact"}, {ROLE_DELTA_BA, "@m.ifgate_preact"}, {ROLE_MIX_OUT_NORM, "@m.multihead_norm"}, {ROLE_GATE, "@f.proj_up_gate"},
+      {ROLE_UP, "@f.proj_up"}, {ROLE_GATE_UP, "@f.proj_up_gate_z"}, {ROLE_DOWN, "@f.proj_down"});
 #define EITHER_MAMBA(name) "@l.mamba." name "|@l.mamba_decoder.mamba." name
 ROLES(zamba2_roles, {ROLE_MIX_NORM, "@l.input_layernorm|@l.mamba_decoder.input_layernorm"}, {ROLE_FFN_NORM, "@l.shared_transformer.pre_ff_layernorm"},
       {ROLE_MIX_IN, EITHER_MAMBA("in_proj")}, {ROLE_CONV, EITHER_MAMBA("conv1d")}, {ROLE_A_LOG, EITHER_MAMBA("A_log")}, {ROLE_SKIP, EITHER_MAMBA("D")},
@@ -234,6 +249,9 @@ const struct family family_table[] = {
      .moe = {SIGMOID_BIASED}},
     {.type = "deepseek_v32", .title = "DeepSeek V3.2", .defaults = deepseek_v32_class, .pattern = "L", .ffn = FFN_EXPERTS,
      .attn = {.rope = ROPE_PAIR, .index_rope = ROPE_HALF}, .moe = {SIGMOID_BIASED}},
+    {.type = "deepseek_v4", .title = "DeepSeek V4", .defaults = deepseek_v4_class, .pattern = "BBBPBPBPBPBPBPBPBPBPBPBPBPBPBPBPBPBPBPBPBPBPBPBPBPBPBPBPBPBPBPBP A",
+     .ffn = FFN_EXPERTS, .moe = {.score = ROUTE_PLAIN, .score_act = ACT_SQRT_SOFTPLUS, .normalize = true, .norm_eps = 1e-20f, .limits_first = true, .limits_shared = true},
+     .names = {.attn = "attn", .ffn = "ffn", .roles = deepseek_v4_roles}, .keys = deepseek_v4_keys, .stream = &blend_stream},
     {.type = "glm_moe_dsa", .title = "GLM 5", .defaults = glm_moe_dsa_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
      .moe = {SIGMOID_BIASED}},
     {.type = "mistral4", .title = "Mistral 4", .defaults = mistral4_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
@@ -340,6 +358,10 @@ const struct family family_table[] = {
     {.type = "rwkv", .title = "RWKV 4", .defaults = rwkv_class, .pattern = "R", .norm = LAYER_NORM,
      .names = {.root = "rwkv.", .layers = "blocks", .ffn = "feed_forward", .mixer = "attention", .roles = rwkv_roles}, .keys = rwkv_keys, .flags = FAM_ONE_HALF,
      .stream = &wkv_stream},
+    {.type = "rwkv7", .title = "RWKV 7", .defaults = rwkv7_class, .pattern = "W", .norm = LAYER_NORM, .ffn = FFN_PLAIN, .act = ACT_RELU2,
+     .names = {.ffn = "ffn", .mixer = "attn", .roles = rwkv7_roles}, .keys = rwkv7_keys, .stream = &exchange_stream},
+    {.type = "xlstm", .title = "xLSTM", .defaults = xlstm_class, .pattern = "X",
+     .names = {.root = "backbone.", .layers = "blocks", .ffn = "ffn", .mixer = "mlstm_layer", .roles = xlstm_roles}, .keys = xlstm_keys},
     {.type = "falcon_mamba", .title = "Falcon Mamba", .defaults = mamba_class, .pattern = "N", .recur = {.bare_norms = true}, .keys = mamba_keys,
      .flags = FAM_ONE_HALF},
     {.type = "mamba2", .title = "Mamba-2, Codestral Mamba", .defaults = mamba2_class, .pattern = "M", .keys = mamba2_keys,
@@ -469,7 +491,6 @@ const int32_t family_n_aliases = (int32_t)(sizeof family_aliases / sizeof *famil
 
 const struct refusal family_refusals[] = {
     {"mllama", "its layers look at an image through cross-attention"},
-    {"rwkv7", "its time mixing is a recurrence that no op computes yet"},
     {"t5", "it is an encoder and a decoder, with relative positions"},
     {"whisper", "it transcribes sound"},
 };

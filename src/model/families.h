@@ -75,7 +75,9 @@ struct moe_row {
     bool is_down_transposed; /* the last matrix alone is */
     bool beside_images; /* as many experts for images follow; the router is stored [in, out], and biases in two rows, the text's first */
     bool limits_first;  /* of experts alone: swiglu_limit, which counts before the activation */
-    bool is_plain;      /* experts, and dense layers beside them, have no gate */
+    enum act_kind score_act; /* of the scores of ROUTE_PLAIN */
+    bool limits_shared;      /* the shared expert has the limit of the others */
+    bool is_plain;           /* experts, and dense layers beside them, have no gate */
 };
 
 struct recur_row {
@@ -150,7 +152,7 @@ static inline int32_t attn_inputs(const struct family *f) {
 }
 
 extern const struct stream lightning_stream, hybrid_stream, per_layer_stream, altup_stream, shared_stream, shortcut_stream, wkv_stream,
-    hyper_stream;
+    exchange_stream, hyper_stream, blend_stream;
 
 extern const struct family family_table[];
 extern const int32_t family_count;

@@ -22,7 +22,7 @@ static int is_sparse(const struct cfg *c, int32_t layer, int32_t n_layers, bool 
     TRY(cfg_int(c, "moe_layer_end_index", -1, 1 << 20, -1, &last, err));
     TRY(cfg_int(c, "decoder_sparse_step", 1, 1 << 20, 1, &step, err));
     TRY(cfg_int(c, "expert_layer_offset", 0, 1 << 20, step - 1, &offset, err));
-    if (types) *out = str_is(json_val_str(yyjson_arr_get(types, (size_t)layer)), "sparse");
+    if (types) *out = !str_is(json_val_str(yyjson_arr_get(types, (size_t)layer)), "dense");
     else if (json_val_str(cfg_get(c, "moe_layers_enum")).p) *out = text_has(json_val_str(cfg_get(c, "moe_layers_enum")), layer);
     else if (yyjson_is_arr(cfg_get(c, "moe_layers"))) *out = cfg_list_has(c, "moe_layers", layer);
     else if (yyjson_is_arr(cfg_get(c, "moe_layer_freq")))
@@ -68,6 +68,11 @@ static int resolve_route(struct resolver *r, struct moe_spec *m, struct err *err
     route->normalize = row->normalize || cfg_bool(c, "norm_topk_prob", false);
     static const char *const scores[] = {"expert_selection_fn", "score_function"};
     if (str_is(cfg_str(c, cfg_first(c, scores, 2), (struct str){0}), "sigmoid")) route->score = ROUTE_SIGMOID;
+    m->score_act = row->score_act;
+    struct str scoring = cfg_str(c, "scoring_func", (struct str){0});
+    if (row->score_act && scoring.p && !str_is(scoring, "sqrtsoftplus"))
+        return err_set(err, ERR_EUNSUPPORTED, "%s: scoring_func \"%.*s\" is not supported; \"sqrtsoftplus\" is", c->file->name,
+                       STR_ARG(scoring));
     TRY(cfg_num(c, "routed_scaling_factor", 1.0, &route->scale, err));
     if (row->score == ROUTE_SPARSEMIXER) TRY(cfg_num(c, "router_jitter_noise", 0.01, &route->jitter, err));
     return resolve_groups(c, m, route, err);
@@ -138,6 +143,7 @@ static int resolve_limits(struct resolver *r, struct err *err) {
     r->spec->moe.limits_first = r->family->moe.limits_first;
     for (int32_t i = 0; i < n && r->family->moe.limits_first; i++)
         TRY(cfg_num(&r->cfg, "swiglu_limit", 0, &r->layers[i].expert_limit, err));
+    for (int32_t i = 0; i < n && r->family->moe.limits_shared; i++) r->layers[i].limit = r->layers[i].expert_limit;
     return ERR_OK;
 }
 
@@ -221,10 +227,59 @@ static int bind_text_router(struct loader *l, int32_t layer, struct err *err) {
     return loader_constant(l, "biases", biases, n, &loader_slot(l, ROLE_ROUTER_BIAS, layer)->w, err);
 }
 
+/* The n whole numbers of a role's tensor, of either width. */
+static int read_whole(struct loader *l, enum role role, int32_t layer, int64_t n, int64_t *out, struct err *err) {
+    struct str path;
+    struct tensor_info t;
+    if (!loader_find(l, role, layer, &path) || !loader_tensor_values(l, path, -1, &t)) return loader_missing(l, role, layer, err);
+    if ((t.dtype != DT_I64 && t.dtype != DT_I32) || loader_tensor_elements(&t, t.n_dims) != n)
+        return err_set(err, ERR_EFORMAT, "%.*s is no table of %lld whole numbers, I32 or I64", STR_ARG(t.name), (long long)n);
+    TRY(l->store->read(l->store->user, &t, 0, out, (size_t)n * (size_t)dtype_bits(t.dtype) / 8, err));
+    for (int64_t i = n - 1; t.dtype == DT_I32 && i >= 0; i--) { /* from the last: a wide number takes the place of two */
+        int32_t narrow;
+        memcpy(&narrow, (const char *)out + i * 4, sizeof narrow);
+        out[i] = narrow;
+    }
+    return ERR_OK;
+}
+
+/* 1 for each expert that the file's table has for a token, else 0: [vocab, experts]. */
+static int bind_table(struct loader *l, int32_t layer, struct err *err) {
+    const struct spec *s = l->spec;
+    int64_t k = s->moe.route.k, n = s->moe.n_experts;
+    int64_t *ids = mem_try((size_t)(s->vocab * k) * sizeof *ids);
+    float *table = mem_try((size_t)(s->vocab * n) * sizeof *table);
+    int code = ids && table ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for the table of experts by token");
+    if (!code) code = read_whole(l, ROLE_ROUTER_TABLE, layer, s->vocab * k, ids, err);
+    for (int64_t i = 0; i < s->vocab * n && !code; i++) table[i] = 0;
+    for (int64_t i = 0; i < s->vocab * k && !code; i++) {
+        float *row = table + i / k * n;
+        if (ids[i] < 0 || ids[i] >= n || row[ids[i]] != 0)
+            code = err_set(err, ERR_EFORMAT, "tid2eid of layer %d: token %lld has expert %lld, which there is not or which it has twice",
+                           layer, (long long)(i / k), (long long)ids[i]);
+        else row[ids[i]] = 1.0f;
+    }
+    struct weight_source shape = {.name = "table", .format = {.dtype = DT_BF16}, .n_experts = 1, .out = s->vocab, .in = n};
+    if (!code) code = loader_made(l, &shape, table, &loader_slot(l, ROLE_ROUTER_TABLE, layer)->w, err);
+    mem_free(ids);
+    mem_free(table);
+    return code;
+}
+
+/* Its bias is one that counts for the choice only. */
+static int bind_scores(struct loader *l, int32_t layer, struct err *err) {
+    int32_t n = l->spec->moe.n_experts;
+    TRY(loader_matrix(l, ROLE_ROUTER, layer, n, l->spec->hidden, err));
+    loader_slot(l, ROLE_ROUTER, layer)->bias = NULL;
+    if (l->spec->layers[layer].by_token) return bind_table(l, layer, err);
+    return loader_vector(l, ROLE_ROUTER_BIAS, layer, n, true, err);
+}
+
 static int bind_router(struct loader *l, int32_t layer, struct err *err) {
     const struct moe_spec *m = &l->spec->moe;
     int64_t n = (int64_t)m->n_experts + m->n_passing;
     if (l->spec->family->moe.beside_images) return bind_text_router(l, layer, err);
+    if (m->score_act) return bind_scores(l, layer, err);
     ignore_experts(l, layer, m->n_passing);
     TRY(loader_matrix(l, ROLE_ROUTER, layer, n, l->spec->hidden, err));
     if (m->has_bias) return loader_vector(l, ROLE_ROUTER_BIAS, layer, n, !l->spec->family->moe.may_lack_bias, err);
@@ -328,6 +383,7 @@ static struct act_args limited(float limit, const struct act_args *usual) {
 static struct tensor shared_expert(const struct pass *p, struct tensor x) {
     const struct moe_spec *m = &p->m->spec.moe;
     struct act_args act = limited(p->layer->limit, &m->act);
+    if (act.kind == ACT_LIMITED_SWIGLU) act.p[1] = m->limits_first;
     struct tensor y = dense(p, x, &shared_roles, m->kind, &act);
     if (!m->shared_gate) return y;
     struct tensor gate = op_act(p->l, pass_linear(p, x, ROLE_SHARED_SWITCH), &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f});
@@ -342,6 +398,11 @@ struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor 
     struct tensor ids, weights;
     if (act.kind == ACT_LIMITED_SWIGLU) act.p[1] = m->limits_first;
     route.bias = w[ROLE_ROUTER_BIAS].w;
+    if (m->score_act) router_logits = op_act(p->l, router_logits, &(struct act_args){.kind = m->score_act, .scale = 1.0f});
+    if (w[ROLE_ROUTER_TABLE].w) { /* scores of the token's experts, which are above 0; of others 0 */
+        struct tensor chosen = op_embed(p->l, &(struct embed_args){.weight = w[ROLE_ROUTER_TABLE].w, .scale = 1.0f});
+        router_logits = op_glu(p->l, router_logits, chosen, &(struct act_args){.kind = ACT_NONE, .scale = 1.0f});
+    }
     route.expert_scale = w[ROLE_EXPERT_SCALE].w;
     op_route(p->l, router_logits, &route, &ids, &weights);
     struct tensor passed = {0};

@@ -76,7 +76,7 @@ static struct tensor embed(struct pass *p) {
     const struct bound *g = p->m->weights.global;
     int32_t typed = s->n_types ? s->vocab : 0;
     struct tensor x = op_embed(p->l, &(struct embed_args){.weight = g[ROLE_EMBED].w, .scale = s->embed_scale, .vocab = typed});
-    if (p->l->gives) x = op_given(p->l, x, &(struct given_args){.width = s->embed_width});
+    if (p->l->gives && !p->m->is_draft_head) x = op_given(p->l, x, &(struct given_args){.width = s->embed_width});
     if (g[ROLE_TYPES].w) {
         struct embed_args type = {.weight = g[ROLE_TYPES].w, .scale = 1.0f, .vocab = typed, .by_type = 1};
         x = op_add(p->l, x, op_embed(p->l, &type), NULL);
@@ -92,15 +92,24 @@ static struct tensor embed(struct pass *p) {
     return s->stream && s->stream->enter ? s->stream->enter(p, x) : x;
 }
 
+static struct tensor final_norm(const struct pass *p, struct tensor x) {
+    return p->m->spec.no_final_norm ? x : pass_norm(p, x, &p->m->weights.global[ROLE_FINAL_NORM]);
+}
+
 /* The wanted rows behind the final norm. */
 static struct tensor hidden(const struct pass *p, struct tensor x) {
     const struct stream *stream = p->m->spec.stream;
     x = op_rows(p->l, x);
     if (stream && stream->leave) x = stream->leave(p, x);
-    return p->m->spec.no_final_norm ? x : pass_norm(p, x, &p->m->weights.global[ROLE_FINAL_NORM]);
+    return final_norm(p, x);
 }
 
-struct tensor forward_hidden(const struct model *m, struct oplist *l) {
+static void tap(const struct model *m, int32_t at, struct tensor x, struct tensor *out) {
+    for (int32_t i = 0; out && i < m->taps.n; i++)
+        if (m->taps.at[i] == at) out[i] = x;
+}
+
+struct tensor forward_hidden(const struct model *m, struct oplist *l, struct tensor *taps) {
     const struct spec *s = &m->spec;
     const struct stream *stream = s->stream;
     struct tensor picks = {0}, beside = {0};
@@ -110,11 +119,16 @@ struct tensor forward_hidden(const struct model *m, struct oplist *l) {
         l->layer = i;
         p.layer = &s->layers[i];
         p.w = m->weights.layers[i];
+        tap(m, i, x, taps);
         x = stream && stream->block ? stream->block(&p, x) : pass_block(&p, x);
-        if (l->gives && i + 1 < m->n_given) x = op_given(l, x, &(struct given_args){.set = i + 1, .width = s->hidden, .adds = 1});
+        if (l->gives && !m->is_draft_head && i + 1 < m->n_given)
+            x = op_given(l, x, &(struct given_args){.set = i + 1, .width = s->hidden, .adds = 1});
     }
     l->layer = -1;
-    return hidden(&p, x);
+    bool is_normed = taps && m->taps.is_normed; /* all rows are, and those that are wanted come out of them */
+    if (is_normed) x = final_norm(&p, x);
+    tap(m, s->n_layers, x, taps);
+    return is_normed ? op_rows(l, x) : hidden(&p, x);
 }
 
 struct tensor forward_head(const struct model *m, struct oplist *l, struct tensor x) {

@@ -4,12 +4,21 @@
 
 #include "model/weights.h"
 
+/* What somebody reads of the stream, of all rows of a step: what goes into layer at[i]; at[i] = n_layers: what comes out of the last. */
+enum { STATE_TAPS = 3 };
+struct taps {
+    int32_t n, at[STATE_TAPS];
+    bool is_normed; /* that of the last layer's output is behind the final norm */
+};
+
 struct model {
     struct spec spec;
     struct model_weights weights;
     /* What the tower of a model that sees adds to the spec. */
     int32_t
         n_given; /* sets of rows that stand for pictures: the first instead of embeddings, others added behind the first layers; 0: none */
+    bool is_draft_head; /* those sets are states of a model that it helps (draft_head.h) */
+    struct taps taps;
     bool is_prefix;       /* as in the spec, or because of the tower */
     bool sees_in_windows; /* rows of one picture see each other in layers with a window alone */
 };
@@ -22,7 +31,7 @@ struct pass {
     const struct bound *w; /* the layer's weights, by role */
     struct tensor extra;   /* a stream's own second input to the layers */
     struct tensor *picks;  /* the positions that the last index chose */
-    struct tensor *beside; /* what an earlier layer left for a later one to add */
+    struct tensor *beside; /* what an earlier layer left for later ones */
 };
 
 /* A family that changes the residual stream itself. Every function may be NULL: the usual thing is done then. */
@@ -35,8 +44,9 @@ struct stream {
     struct tensor (*leave)(const struct pass *p, struct tensor x); /* of the rows whose logits are wanted */
 };
 
-/* Emits the pass for the list's rows; returns the hidden states of the wanted rows behind the final norm [n_wanted, 1, hidden]. */
-struct tensor forward_hidden(const struct model *m, struct oplist *l);
+/* Emits the pass for the list's rows; returns the hidden states of the wanted rows behind the final norm [n_wanted, 1, hidden]. taps, [m->taps.n], get
+ * what those say, [rows, 1, hidden] each; NULL: nobody reads them. */
+struct tensor forward_hidden(const struct model *m, struct oplist *l, struct tensor *taps);
 /* The logits of hidden states [rows, 1, vocab]. */
 struct tensor forward_head(const struct model *m, struct oplist *l, struct tensor hidden);
 

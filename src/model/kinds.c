@@ -18,10 +18,12 @@ static int letter_of(const struct resolver *r, struct str type, char *out, struc
     const char *pattern = pattern_of(r);
     if (str_is(type, "full_attention") || str_is(type, "attention") || str_is(type, "indexed_attention"))
         *out = letter_among(pattern, "FLH", true, 'F');
-    else if (str_is(type, "sliding_attention")) *out = 'S';
+    else if (str_is(type, "sliding_attention")) *out = letter_among(pattern, "A", true, 'S');
+    else if (str_is(type, "heavily_compressed_attention")) *out = letter_among(pattern, "B", true, 0);
+    else if (str_is(type, "compressed_sparse_attention")) *out = letter_among(pattern, "P", true, 0);
     else if (str_is(type, "chunked_attention")) *out = 'C';
     else if (str_is(type, "linear_attention") || (r->family->recur.layer_type && str_is(type, r->family->recur.layer_type)))
-        *out = letter_among(pattern, "FSCLH-E", false, 0);
+        *out = letter_among(pattern, "FSCLHABP-E", false, 0);
     else if (str_is(type, "hybrid")) *out = letter_among(pattern, "H", true, 0);
     else if (str_is(type, "mlp")) *out = '-';
     else if (str_is(type, "moe")) *out = 'E';
@@ -62,7 +64,7 @@ static int letter_by_switch(const struct resolver *r, int32_t layer, char *out, 
 static char letter_of_hybrid(const struct resolver *r, int32_t layer, char usual) {
     static const char from_one[] = "linear_attn_config.full_attn_layers";
     const struct cfg *c = &r->cfg;
-    char recurrent = letter_among(pattern_of(r), "FSCLH-E", false, 0), full = letter_among(pattern_of(r), "FLH", true, 'F');
+    char recurrent = letter_among(pattern_of(r), "FSCLHABP-E", false, 0), full = letter_among(pattern_of(r), "FLH", true, 'F');
     struct str letters = json_val_str(cfg_get(c, "hybrid_override_pattern"));
     int64_t period, offset = 0;
     if (!recurrent) return usual;
@@ -87,6 +89,17 @@ static int letter_by_list(const struct resolver *r, int32_t layer, char *out, st
     return ERR_OK;
 }
 
+/* A list of how many positions an entry stands for; 0: the layer has a window alone. */
+static int letter_by_ratio(const struct resolver *r, int32_t layer, char *out, struct err *err) {
+    yyjson_val *list;
+    int64_t n = 0;
+    TRY(cfg_list(&r->cfg, "compress_ratios", 0, &list, err));
+    if (!list || (size_t)layer >= yyjson_arr_size(list)) return ERR_OK;
+    json_val_int(yyjson_arr_get(list, (size_t)layer), &n);
+    *out = n == 0 ? 'A' : n <= 16 ? 'P' : 'B';
+    return ERR_OK;
+}
+
 /* Where nothing names the layers' types. */
 static int letter_without_types(const struct resolver *r, int32_t layer, char *out, struct err *err) {
     const char *pattern = pattern_of(r);
@@ -97,6 +110,7 @@ static int letter_without_types(const struct resolver *r, int32_t layer, char *o
     *out = letter_by_period(r, layer, *out);
     if (yyjson_is_arr(cfg_get(&r->cfg, "hybrid_layer_pattern"))) TRY(letter_by_list(r, layer, out, err));
     *out = letter_of_hybrid(r, layer, *out);
+    if (letter_among(pattern, "P", true, 0)) TRY(letter_by_ratio(r, layer, out, err));
     if (!r->family->attn.chunks_have_rope) return ERR_OK;
     TRY(resolve_has_rope(r, layer, &rope, err));
     *out = rope ? 'C' : 'F';

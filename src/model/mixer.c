@@ -29,6 +29,9 @@ const struct mixer *const mixer_table[N_MIXERS] = {
     [MIX_LRU] = &lru_mixer,
     [MIX_SHARED] = &shared_mixer,
     [MIX_WKV] = &wkv_mixer,
+    [MIX_EXCHANGE] = &exchange_mixer,
+    [MIX_MLSTM] = &mlstm_mixer,
+    [MIX_COMPRESSED] = &compressed_mixer,
     [MIX_NONE] = &no_mixer,
 };
 
@@ -36,8 +39,10 @@ static const struct {
     char letter;
     enum mixer_kind kind;
 } letters[] = {
-    {'F', MIX_ATTENTION}, {'S', MIX_ATTENTION}, {'C', MIX_ATTENTION}, {'L', MIX_LATENT}, {'D', MIX_DELTA}, {'M', MIX_SSD},  {'N', MIX_SCAN},
-    {'K', MIX_CONV},      {'G', MIX_LIGHTNING}, {'U', MIX_LRU},       {'H', MIX_SHARED}, {'R', MIX_WKV},   {'-', MIX_NONE}, {'E', MIX_NONE},
+    {'F', MIX_ATTENTION},  {'S', MIX_ATTENTION},  {'C', MIX_ATTENTION}, {'L', MIX_LATENT},    {'D', MIX_DELTA},
+    {'M', MIX_SSD},        {'N', MIX_SCAN},       {'K', MIX_CONV},      {'G', MIX_LIGHTNING}, {'U', MIX_LRU},
+    {'H', MIX_SHARED},     {'R', MIX_WKV},        {'W', MIX_EXCHANGE},  {'X', MIX_MLSTM},     {'A', MIX_COMPRESSED},
+    {'B', MIX_COMPRESSED}, {'P', MIX_COMPRESSED}, {'-', MIX_NONE},      {'E', MIX_NONE},
 };
 
 enum mixer_kind mixer_of(char letter) {

@@ -18,11 +18,12 @@ struct mixer {
 /* By enum mixer_kind. MIX_NONE is a mixer that does nothing. */
 extern const struct mixer *const mixer_table[N_MIXERS];
 extern const struct mixer attention_mixer, latent_mixer, delta_mixer, ssd_mixer, scan_mixer, shortconv_mixer, lightning_mixer, lru_mixer,
-    shared_mixer, wkv_mixer;
+    shared_mixer, wkv_mixer, exchange_mixer, mlstm_mixer, compressed_mixer;
 
 /* The mixer that a pattern's letter stands for; N_MIXERS for an unknown letter.
  * F full attention, S sliding window, C chunks, L latent, D gated delta, M ssd, N selective scan, K short convolution,
- * G lightning, U linear recurrence, H ssd behind a block that layers share, R weighed mean, - none, E none in front of experts. */
+ * G lightning, U linear recurrence, H ssd behind a block that layers share, R weighed mean, W memory with exchange, X gated memory, A a window of a
+ * compressed model, B with all its entries, P with picked ones, - none, E none in front of experts. */
 enum mixer_kind mixer_of(char letter);
 
 /* Embeddings of distances (relative.c): those of a layer, bound with layer -1 first; attention with them. */

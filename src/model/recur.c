@@ -1,4 +1,4 @@
-/* The causal convolution of the recurrent mixers. */
+/* What the recurrent mixers share: the causal convolution, and mixing with the position before. */
 #include "model/recur.h"
 
 int recur_conv_resolve(struct resolver *r, int32_t layer, int64_t channels, int32_t taps, struct err *err) {
@@ -55,4 +55,23 @@ bool recur_conv_is_mlx(struct loader *l, int32_t layer) {
     struct tensor_info t;
     return loader_find(l, ROLE_CONV, layer, &path) && loader_tensor_values(l, path, -1, &t) && t.n_dims == 3 && t.shape[2] == 1 &&
            t.shape[1] > 1;
+}
+
+/* The position before is a convolution of two taps. */
+int recur_shift_bind(struct loader *l, int32_t layer, struct err *err) {
+    int32_t n = l->spec->hidden;
+    if (layer >= 0) return ERR_OK;
+    float *taps = arena_new(&l->scratch, float, 2 * n);
+    for (int32_t i = 0; i < n; i++) taps[2 * i] = 1.0f, taps[2 * i + 1] = 0.0f;
+    return loader_constant(l, "shift", taps, 2 * n, &loader_slot(l, ROLE_SHIFT, -1)->w, err);
+}
+
+struct shifted recur_shift(const struct pass *p, struct tensor x, int32_t state) {
+    struct conv_args args = {.weight = p->m->weights.global[ROLE_SHIFT].w, .taps = 2, .state = p->layer->state + state};
+    struct tensor before = op_conv(p->l, x, &args);
+    return (struct shifted){before, op_add(p->l, x, before, &(struct add_args){1.0f, -1.0f})};
+}
+
+struct tensor recur_mixed(const struct pass *p, struct shifted s, enum role share) {
+    return op_add(p->l, s.before, op_mulvec(p->l, s.change, &(struct vec_args){.mul = p->w[share].w}), NULL);
 }

@@ -5,6 +5,7 @@ set(MODEL_SOURCES
   src/model/attention.c
   src/model/cfg.c
   src/model/delta.c
+  src/model/draft_head.c
   src/model/families.c
   src/model/ffn.c
   src/model/forward.c
@@ -29,5 +30,8 @@ set(MODEL_SOURCES
   src/model/ssd.c
   src/model/unread.c
   src/model/weights.c
+  src/model/compressed.c
+  src/model/exchange.c
+  src/model/mlstm.c
   src/model/wkv.c
 )

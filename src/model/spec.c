@@ -397,6 +397,7 @@ int spec_resolve(struct arena *a, const struct config *config, struct spec *out,
     if (out->stream && out->stream->resolve) TRY(out->stream->resolve(&r, err));
     if (has_bare_head(config)) out->logit_scale = 1.0f, out->logit_softcap = 0.0f;
     out->wide = out->moe.n_experts > 0;
+    out->attn_inputs = attn_inputs(out->family);
     return ERR_OK;
 }
 

@@ -25,6 +25,9 @@ enum mixer_kind {
     MIX_LRU,
     MIX_SHARED,
     MIX_WKV,
+    MIX_EXCHANGE,
+    MIX_MLSTM,
+    MIX_COMPRESSED,
     MIX_NONE,
     N_MIXERS
 };
@@ -123,7 +126,17 @@ struct per_layer_spec {
 struct streams_spec {
     int32_t n, active, laurel_rank;
     bool scale;
+    bool blends;          /* and are mixed with each other */
+    int32_t rounds;       /* of making the weights of that sum up to 1, both ways */
     float eps, magnitude; /* where all take part: added to their weights; factor of what is added to each */
+};
+
+/* Attention to compressed entries beside a window. */
+struct compressed_spec {
+    int32_t width, q_rank;
+    int32_t groups, group_rank; /* of the result: heads together, each group with a narrow product of its own */
+    int32_t index_heads, index_width, index_k;
+    int32_t ropes[2]; /* of layers with a window alone, and of the others; the negative of each stands behind it */
 };
 
 struct layer_spec {
@@ -141,6 +154,10 @@ struct layer_spec {
     float limit, expert_limit; /* of the gated feed-forward, dense or shared, and of experts (ACT_LIMITED_SWIGLU); 0: none */
     bool is_cut;               /* gates are 0 below mean + cut * deviation */
     float cut;
+    struct kv_ref more_kv; /* entries that stand for `every` positions each; 0: there are none */
+    int32_t every;
+    bool picks_entries;  /* an index chooses among them */
+    bool by_token;       /* a table says which experts a token has */
     int32_t state;       /* first of the layer's recurrent states */
     int32_t lender, use; /* of a block that layers share: the layer whose weights it has, and how many had such a block before; or of
                              * a file whose layers are two of ours: its layer, and which of the two */
@@ -157,6 +174,7 @@ struct moe_spec {
     int32_t n_experts, inner;
     int32_t n_passing;       /* more that can be chosen, without matrices: they pass their input on */
     int32_t latent;          /* width that experts work in, between two projections; 0: the stream's own */
+    enum act_kind score_act; /* of the scores before they are compared; ACT_NONE: what route says */
     struct route_args route; /* its bias is bound per layer */
     enum ffn_kind kind;      /* of an expert */
     struct act_args act;
@@ -178,7 +196,8 @@ struct recur_spec {
     float dt_min, dt_max;
     float beta_scale, decay_bound; /* delta: struct delta_args */
     bool decays_by_channel;        /* delta: of the keys, else by head; its result is gated by a sigmoid */
-    float out_eps;                 /* of the norm of the result */
+    float out_eps;                 /* of the norm of the result; of a gated memory, of its divisor */
+    float gate_cap;                /* soft cap of a gated memory's gates */
     bool bare_norms;               /* a scan: time steps, B and C are normed without weights */
     float bare_eps;                /* and by this eps */
     bool has_norm;                 /* of the result, with its gate before or after; by group or as a whole */
@@ -202,6 +221,7 @@ struct spec {
     const struct family *family; /* for those who bind the weights */
     const struct stream *stream; /* NULL: the usual one */
     int32_t n_layers, hidden, vocab, context;
+    int32_t attn_inputs;    /* attention reads so many vectors of the stream's width side by side */
     int32_t embed_width;    /* of the embedding and the head; others than `hidden` have a projection behind and before them */
     int32_t first_position; /* row of the learned positions that position 0 has */
     bool no_final_norm;
@@ -221,6 +241,7 @@ struct spec {
     struct act_args act;
     struct moe_spec moe;
     struct latent_spec latent;
+    struct compressed_spec compressed;
     struct per_layer_spec per_layer;
     struct streams_spec streams;
     struct recur_spec recur;

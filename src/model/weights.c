@@ -52,6 +52,7 @@ int loader_missing(const struct loader *l, enum role role, int32_t layer, struct
     int32_t n = 0;
     for (; str_split_next(&names, '|', &name); n++)
         if (n == 0) first = expand(l, l->arena, role, name, layer);
+    if (l->store->shown) first = l->store->shown(l->store->user, l->arena, first);
     if (n == 1) return err_set(err, ERR_EFORMAT, "%.*s is missing from the checkpoint", STR_ARG(first));
     return err_set(err, ERR_EFORMAT, "%.*s (or a tensor of the same role under another name) is missing from the checkpoint",
                    STR_ARG(first));
@@ -259,7 +260,9 @@ static int find_prefix(struct loader *l, struct err *err) {
         l->prefix = str_of(prefixes[i]);
         found = loader_has(l, ROLE_EMBED, -1);
     }
-    if (!found) return err_set(err, ERR_EFORMAT, "the checkpoint has no %s.weight under any known prefix", "embed_tokens");
+    if (!found) l->prefix = (struct str){0};
+    if (!found && !l->store->lender)
+        return err_set(err, ERR_EFORMAT, "the checkpoint has no %s.weight under any known prefix", "embed_tokens");
     for (size_t i = 0; i < sizeof head_prefixes / sizeof *head_prefixes; i++) {
         l->head_prefix = str_of(head_prefixes[i]);
         if (loader_has(l, ROLE_HEAD, -1)) return ERR_OK;
@@ -308,7 +311,7 @@ static int head_is_embedding(struct loader *l, bool *out, struct err *err) {
 
 /* What the file has counts: a head of its own is used even where config.json says that there is none. */
 static int settle_head(struct loader *l, struct spec *spec, struct err *err) {
-    if (spec->is_encoder) return ERR_OK;
+    if (spec->is_encoder || l->store->lends_head) return ERR_OK;
     bool has_head = loader_has(l, ROLE_HEAD, -1);
     if (!has_head && spec->untied) return loader_missing(l, ROLE_HEAD, -1, err);
     if (!has_head) spec->tied = true;
@@ -318,6 +321,10 @@ static int settle_head(struct loader *l, struct spec *spec, struct err *err) {
 static int bind_head(struct loader *l, struct err *err) {
     const struct spec *s = l->spec;
     if (s->is_encoder) return ERR_OK;
+    if (l->store->lends_head) {
+        l->out->global[ROLE_HEAD] = l->store->lender->global[ROLE_HEAD];
+        return ERR_OK;
+    }
     return s->tied ? tie_head(l, err) : loader_matrix(l, ROLE_HEAD, -1, s->vocab, s->embed_width, err);
 }
 
@@ -346,7 +353,8 @@ static int bind_distances(struct loader *l, struct err *err) {
 static int bind_ends(struct loader *l, struct err *err) {
     const struct spec *s = l->spec;
     if (s->tied && !s->is_encoder) l->reader = READ_ENDS;
-    TRY(loader_matrix(l, ROLE_EMBED, -1, s->vocab, s->embed_width, err));
+    if (l->store->lender) l->out->global[ROLE_EMBED] = l->store->lender->global[ROLE_EMBED];
+    else TRY(loader_matrix(l, ROLE_EMBED, -1, s->vocab, s->embed_width, err));
     l->reader = READ_BEFORE;
     int64_t width = s->is_encoder ? s->embed_width : s->hidden; /* of what is added to the embedding */
     TRY(loader_vector(l, ROLE_EMBED_NORM, -1, width, false, err));

@@ -30,6 +30,7 @@ struct tensor_info {
     const void *handle; /* the store's */
 };
 
+struct model_weights;
 /* Where a model's tensors come from: a checkpoint on disk, or made up on the spot. Names live as long as the store. */
 struct tensor_store {
     bool (*find)(void *user, struct str name, struct tensor_info *out);
@@ -38,7 +39,11 @@ struct tensor_store {
     int (*format)(void *user, struct str path, struct format *out, struct err *err);
     /* The name of tensor i, to find what nobody read; {NULL, 0} past the last. NULL: nobody looks for that. */
     struct str (*name_at)(void *user, size_t i);
-    bool may_be_unread; /* tensors inside layers that nothing reads are no error */
+    /* What the file calls a path, for messages. NULL: the same. */
+    struct str (*shown)(void *user, struct arena *a, struct str path);
+    bool may_be_unread;                 /* tensors inside layers that nothing reads are no error */
+    const struct model_weights *lender; /* of another model on the device, which lives longer: its embedding is this one's; NULL: none */
+    bool lends_head;                    /* and its head, too */
     void *user;
 };
 

@@ -4,7 +4,7 @@
  * those of the whole stream. */
 #include "base/fmath.h"
 #include "model/families.h"
-#include "model/mixer.h"
+#include "model/recur.h"
 
 /* The layer's states: the position before, the sums, the position before of the feed-forward. */
 static int resolve(struct resolver *r, int32_t layer, struct err *err) {
@@ -44,38 +44,15 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
     return loader_matrix(l, ROLE_DOWN, layer, hidden, wide, err);
 }
 
-/* The position before is a convolution of two taps. */
-static int bind_shift(struct loader *l, int32_t layer, struct err *err) {
-    int32_t n = l->spec->hidden;
-    if (layer >= 0) return ERR_OK;
-    float *taps = arena_new(&l->scratch, float, 2 * n);
-    for (int32_t i = 0; i < n; i++) taps[2 * i] = 1.0f, taps[2 * i + 1] = 0.0f;
-    return loader_constant(l, "shift", taps, 2 * n, &loader_slot(l, ROLE_SHIFT, -1)->w, err);
-}
-
 /* ---- forward ------------------------------------------------------------------------------------------------------ */
-
-/* A position, and what it differs by from the one before. */
-struct shifted {
-    struct tensor before, change;
-};
-
-static struct shifted shift(const struct pass *p, struct tensor x, int32_t state) {
-    struct conv_args args = {.weight = p->m->weights.global[ROLE_SHIFT].w, .taps = 2, .state = p->layer->state + state};
-    struct tensor before = op_conv(p->l, x, &args);
-    return (struct shifted){before, op_add(p->l, x, before, &(struct add_args){1.0f, -1.0f})};
-}
-
-static struct tensor mixed(const struct pass *p, struct shifted s, enum role share) {
-    return op_add(p->l, s.before, op_mulvec(p->l, s.change, &(struct vec_args){.mul = p->w[share].w}), NULL);
-}
 
 static const struct act_args sigmoid = {.kind = ACT_SIGMOID, .scale = 1.0f};
 
 static struct tensor mix(const struct pass *p, struct tensor x) {
-    struct shifted s = shift(p, x, 0);
-    struct tensor k = pass_linear_wide(p, mixed(p, s, ROLE_SHIFT_K), ROLE_WKV_K), v = pass_linear(p, mixed(p, s, ROLE_SHIFT_V), ROLE_WKV_V);
-    struct tensor r = pass_linear(p, mixed(p, s, ROLE_SHIFT_R), ROLE_WKV_R);
+    struct shifted s = recur_shift(p, x, 0);
+    struct tensor k = pass_linear_wide(p, recur_mixed(p, s, ROLE_SHIFT_K), ROLE_WKV_K),
+                  v = pass_linear(p, recur_mixed(p, s, ROLE_SHIFT_V), ROLE_WKV_V);
+    struct tensor r = pass_linear(p, recur_mixed(p, s, ROLE_SHIFT_R), ROLE_WKV_R);
     struct wkv_args args = {.rate = p->w[ROLE_WKV_RATE].w, .first = p->w[ROLE_WKV_FIRST].w, .state = p->layer->state + 1};
     return pass_linear(p, op_glu(p->l, r, op_wkv(p->l, k, v, &args), &sigmoid), ROLE_MIX_OUT);
 }
@@ -83,10 +60,10 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
 const struct mixer wkv_mixer = {.name = "weighed mean", .resolve = resolve, .bind = bind, .mix = mix};
 
 static struct tensor gated_ffn(const struct pass *p, struct tensor x) {
-    struct shifted s = shift(p, x, 2);
-    struct tensor k = pass_linear_wide(p, mixed(p, s, ROLE_FFN_SHIFT_K), ROLE_UP);
+    struct shifted s = recur_shift(p, x, 2);
+    struct tensor k = pass_linear_wide(p, recur_mixed(p, s, ROLE_FFN_SHIFT_K), ROLE_UP);
     k = pass_linear(p, op_act(p->l, k, &(struct act_args){.kind = ACT_RELU2, .scale = 1.0f}), ROLE_DOWN);
-    return op_glu(p->l, pass_linear(p, mixed(p, s, ROLE_FFN_SHIFT_R), ROLE_FFN_RECEPTANCE), k, &sigmoid);
+    return op_glu(p->l, pass_linear(p, recur_mixed(p, s, ROLE_FFN_SHIFT_R), ROLE_FFN_RECEPTANCE), k, &sigmoid);
 }
 
 /* How often the reference has halved its stream before a layer. */
@@ -110,4 +87,4 @@ static struct tensor leave(const struct pass *p, struct tensor x) {
     return n ? op_act(p->l, x, &(struct act_args){.kind = ACT_NONE, .scale = ldexpf(1.0f, -n)}) : x;
 }
 
-const struct stream wkv_stream = {.bind = bind_shift, .block = block, .leave = leave};
+const struct stream wkv_stream = {.bind = recur_shift_bind, .block = block, .leave = leave};

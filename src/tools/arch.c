@@ -33,6 +33,9 @@ static void describe_layers(const struct family *f, struct sb *out) {
         {'U', "gated linear recurrence"},
         {'H', "shared attention before a state space"},
         {'R', "weighed mean of all values"},
+        {'W', "a memory with exchange"},
+        {'X', "a memory with exponential gates"},
+        {'P', "a window and compressed entries"},
     };
     const char *pattern = f->pattern ? f->pattern : "F";
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)

@@ -21,20 +21,52 @@ struct span {
     double seconds, cpu_seconds;
 };
 
-/* Turns the engine until every job has at least n tokens; the time of that. */
-static int turn_until(struct session *s, struct job **jobs, int32_t n_jobs, int32_t n, struct span *out, struct err *err) {
+/* What the jobs have made so far: in all, the least and the most of one. */
+struct made {
+    int64_t all;
+    int32_t least, most;
+};
+
+static int count_made(struct job **jobs, int32_t n_jobs, struct made *out, struct err *err) {
+    *out = (struct made){.least = INT32_MAX};
+    for (int32_t i = 0; i < n_jobs; i++) {
+        struct job_events ev;
+        job_take(jobs[i], &ev);
+        if (ev.finish == JOB_ERROR) return err_set(err, ev.err.code, "%s", ev.err.msg);
+        int32_t n = ev.usage.n_new, least = ev.finish ? INT32_MAX : n;
+        out->all += n;
+        if (least < out->least) out->least = least;
+        if (n > out->most) out->most = n;
+    }
+    return ERR_OK;
+}
+
+/* Turns the engine until every job has a token. */
+static int turn_to_first(struct session *s, struct job **jobs, int32_t n_jobs, struct span *out, struct err *err) {
     uint64_t start = os_clock_ns(), cpu_start = os_cpu_ns();
-    for (bool all = false, idle; !all;) {
+    struct made made = {0};
+    for (bool idle; made.least < 1;) {
         TRY(engine_turn(s->engine, &idle, err));
-        all = true;
-        for (int32_t i = 0; i < n_jobs; i++) {
-            struct job_events ev;
-            job_take(jobs[i], &ev);
-            if (ev.finish == JOB_ERROR) return err_set(err, ev.err.code, "%s", ev.err.msg);
-            all &= ev.usage.n_new >= n || ev.finish;
-        }
+        TRY(count_made(jobs, n_jobs, &made, err));
     }
     *out = (struct span){(double)(os_clock_ns() - start) * 1e-9, (double)(os_cpu_ns() - cpu_start) * 1e-9};
+    return ERR_OK;
+}
+
+/* Turns the engine until one job has n tokens, so that all of them run to the end; where one has as many already, until all have. What is made in
+ * this time counts, and the time is given for n - 1 tokens of each. */
+static int turn_to_last(struct session *s, struct job **jobs, int32_t n_jobs, int32_t n, struct span *out, struct err *err) {
+    struct made before, now;
+    TRY(count_made(jobs, n_jobs, &before, err));
+    now = before;
+    bool any = before.most < n;
+    uint64_t start = os_clock_ns(), cpu_start = os_cpu_ns();
+    for (bool idle; any ? now.most < n : now.least < n;) {
+        TRY(engine_turn(s->engine, &idle, err));
+        TRY(count_made(jobs, n_jobs, &now, err));
+    }
+    double share = (double)(n - 1) * n_jobs / (double)(now.all > before.all ? now.all - before.all : 1);
+    *out = (struct span){(double)(os_clock_ns() - start) * 1e-9 * share, (double)(os_cpu_ns() - cpu_start) * 1e-9 * share};
     return ERR_OK;
 }
 
@@ -50,22 +82,51 @@ static int submit_text(struct session *s, const struct bench_case *c, const stru
     return ERR_OK;
 }
 
-/* Requests of made-up tokens, each with a prompt of its own. */
-static int submit(struct session *s, const struct bench_case *c, int32_t n_prompt, struct job **out, struct err *err) {
+/* Token k of request i: those that are in the cache are the same in every run, and for all requests where they share them; the others are new, so that
+ * no cache has them. */
+static int32_t token_of(const struct session *s, const struct bench_case *c, int32_t i_run, int32_t i, int32_t k) {
+    int64_t request = k >= c->depth ? (int64_t)i_run * 1024 + i + 1024 : c->shares ? 0 : i;
+    return token_at(s, request << 24 | k);
+}
+
+/* Requests [first, first + n) of made-up tokens. */
+static int submit(struct session *s, const struct bench_case *c, int32_t i_run, int32_t first, int32_t n, int32_t n_prompt,
+                  struct job **out, struct err *err) {
     int32_t *tokens = mem_alloc((size_t)n_prompt * sizeof *tokens);
     int code = ERR_OK;
-    for (int32_t i = 0; i < c->n_batch && !code; i++) {
-        for (int32_t k = 0; k < n_prompt; k++) tokens[k] = token_at(s, (int64_t)i * n_prompt + k);
+    for (int32_t i = first; i < first + n && !code; i++) {
+        for (int32_t k = 0; k < n_prompt; k++) tokens[k] = token_of(s, c, i_run, i, k);
         struct job_spec spec = {
             .tokens = tokens, .n_tokens = n_prompt, .max_new = c->n_new + 1, .ignore_eos = true, .sampling = sampler_defaults()};
-        code = engine_submit(s->engine, &spec, 1, &out[i], err);
+        code = engine_submit(s->engine, &spec, 1, out++, err);
     }
     mem_free(tokens);
     return code;
 }
 
+/* Leaves the first `depth` tokens of a request in the cache. */
+static int leave_beginning(struct session *s, const struct bench_case *c, int32_t i, struct err *err) {
+    struct bench_case one = *c;
+    struct job *job = NULL;
+    struct span span;
+    one.n_new = 0;
+    int code = submit(s, &one, -1, i, 1, c->depth + 1, &job, err);
+    if (!code) code = turn_to_first(s, &job, 1, &span, err);
+    if (job) job_release(job);
+    for (bool idle = false; !code && !idle;) code = engine_turn(s->engine, &idle, err);
+    return code;
+}
+
+/* The same for all requests, which then begin together: else the first ones would be done when the last ones begin. */
+static int leave_beginnings(struct session *s, const struct bench_case *c, struct err *err) {
+    int32_t n = c->shares ? 1 : c->n_batch;
+    if (c->depth == 0 || !s->options.prefix_cache) return ERR_OK;
+    for (int32_t i = 0; i < n; i++) TRY(leave_beginning(s, c, i, err));
+    return ERR_OK;
+}
+
 /* A prompt case times the way to the first token; a generation case the tokens after it. */
-static int run_once(struct session *s, const struct bench_plan *plan, struct span *out, struct err *err) {
+static int run_once(struct session *s, const struct bench_plan *plan, int32_t i_run, struct span *out, struct err *err) {
     const struct bench_case *c = &plan->which;
     int32_t n_prompt = c->n_prompt ? c->depth + c->n_prompt : c->depth + 1, context = session_context(s);
     if (n_prompt + c->n_new + 1 > context)
@@ -74,9 +135,10 @@ static int run_once(struct session *s, const struct bench_plan *plan, struct spa
                        context);
     struct job **jobs = mem_alloc((size_t)c->n_batch * sizeof *jobs);
     struct span prompt = {0}, answer = {0};
-    int code = plan->text ? submit_text(s, c, plan->text, jobs, err) : submit(s, c, n_prompt, jobs, err);
-    if (!code) code = turn_until(s, jobs, c->n_batch, 1, &prompt, err);
-    if (!code && c->n_new) code = turn_until(s, jobs, c->n_batch, c->n_new + 1, &answer, err);
+    int code = plan->text ? ERR_OK : leave_beginnings(s, c, err);
+    if (!code) code = plan->text ? submit_text(s, c, plan->text, jobs, err) : submit(s, c, i_run, 0, c->n_batch, n_prompt, jobs, err);
+    if (!code) code = turn_to_first(s, jobs, c->n_batch, &prompt, err);
+    if (!code && c->n_new) code = turn_to_last(s, jobs, c->n_batch, c->n_new + 1, &answer, err);
     for (int32_t i = 0; i < c->n_batch; i++)
         if (jobs[i]) job_release(jobs[i]);
     for (bool idle = false; !code && !idle;) code = engine_turn(s->engine, &idle, err);
@@ -95,7 +157,7 @@ static int run_all(struct session *s, const struct bench_plan *plan, struct benc
     for (int32_t i = 0; i <= plan->n_repeats; i++) {
         if (plan->on_run) plan->on_run(plan->user, i, plan->n_repeats + 1);
         struct span span = {0};
-        TRY(run_once(s, plan, &span, err));
+        TRY(run_once(s, plan, i, &span, err));
         if (i == 0) continue;
         out->seconds[i - 1] = span.seconds;
         out->cpu_seconds[i - 1] = span.cpu_seconds;
@@ -140,7 +202,7 @@ int bench_slow_times(struct session *s, struct bench_times *out, struct err *err
     struct bench_plan plan = {.which = {.n_new = TIMES_NEW, .n_batch = 1, .depth = room < TIMES_DEPTH ? room : TIMES_DEPTH}};
     if (!s->backend->type->watch_times || room < 1) return err_set(err, ERR_EUNSUPPORTED, "only launches on a GPU are timed");
     s->backend->type->watch_times(s->backend, &times);
-    int code = run_once(s, &plan, &span, err);
+    int code = run_once(s, &plan, 0, &span, err);
     s->backend->type->watch_times(s->backend, NULL);
     *out = (struct bench_times){times.prompt[0] > 0 ? times.prompt[1] / times.prompt[0] : 0,
                                 times.decode[0] > 0 ? times.decode[1] / times.decode[0] : 0};

@@ -13,6 +13,7 @@ struct bench_case {
     int32_t n_new;    /* tokens generated per request, timed; or 0 */
     int32_t n_batch;  /* requests at once */
     int32_t depth;    /* tokens already in the cache */
+    bool shares;      /* those are the same for all requests */
 };
 
 /* A text that is replayed: the model reads the prompt and computes the answer's rows, and what it chooses is the answer. */

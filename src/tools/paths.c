@@ -61,7 +61,7 @@ static int plan_step(struct backend *be, const struct model *m, struct paths_ste
     struct step_key key = {.n_rows = s->rows, .n_seqs = seqs, .n_logits = seqs, .max_len = s->len, .decode_only = !s->is_prompt};
     if (m->spec.is_encoder) key.n_logits = 0, key.n_hidden = seqs;
     be->type->begin(be, &key);
-    struct tensor states = forward_hidden(m, l);
+    struct tensor states = forward_hidden(m, l, NULL);
     if (m->spec.is_encoder) oplist_output(l, states);
     else oplist_output(l, op_argmax(l, forward_head(m, l, states)));
     return be->type->plan_step(be, &s->paths, err);

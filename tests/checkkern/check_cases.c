@@ -129,6 +129,27 @@ static struct tensor build_attn(struct check *c, struct oplist *l, const struct 
     return op_attn_picked(l, q, op_pick(l, index, check_input(c, l, 3, 12), &(struct pick_args){.kv = {0, 0}, .k = -w->p[7]}), &a);
 }
 
+/* p: heads, 1, width, 0, window, positions of an entry, entries that are picked (0: all). */
+static struct tensor build_more(struct check *c, struct oplist *l, const struct check_case *w) {
+    int32_t heads = w->p[0], width = w->p[2];
+    struct rope_args back = {
+        .kind = ROPE_PAIR, .n_rotated = 16, .magnitude = 1, .shift = 1 - w->p[5], .inv_freq = check_vector(c, 8, 6, 0.5f, 0.5f)};
+    struct tensor q = tensor_split_heads(check_input(c, l, heads * width, 1), heads), picks = {0};
+    op_kv_write(l, check_input(c, l, width, 2), (struct tensor){0}, (struct kv_ref){0, 1});
+    op_kv_write(l, op_rope(l, check_input(c, l, width, 3), &back), (struct tensor){0}, (struct kv_ref){0, 0});
+    if (w->p[6])
+        picks = op_pick(l, tensor_split_heads(check_input(c, l, 3 * width, 4), 3), check_input(c, l, 3, 5),
+                        &(struct pick_args){.kv = {0, 0}, .k = w->p[6], .every = w->p[5]});
+    return op_attn_more(l, q, picks,
+                        &(struct attn_args){.kv = {0, 1},
+                                            .more = {0, 0},
+                                            .every = w->p[5],
+                                            .scale = 0.125f,
+                                            .window = w->p[4],
+                                            .v_width = width,
+                                            .sinks = check_vector(c, heads, 7, 2, 0)});
+}
+
 /* ---- experts ------------------------------------------------------------------------------------------------------- */
 
 static struct tensor build_route(struct check *c, struct oplist *l, const struct check_case *w) {
@@ -249,6 +270,39 @@ static struct tensor build_wkv(struct check *c, struct oplist *l, const struct c
                   &(struct wkv_args){.rate = check_vector(c, n, 4, 0.5f, 0.6f), .first = check_vector(c, n, 5, 1, 0), .state = 4});
 }
 
+static struct tensor build_compress(struct check *c, struct oplist *l, const struct check_case *w) {
+    int32_t width = w->p[0], every = w->p[1], channels = width * (w->p[3] ? 2 : 1);
+    return op_compress(
+        l, check_input(c, l, 2 * channels, 1),
+        &(struct compress_args){
+            .bias = check_vector(c, (int64_t)every * channels, 2, 1, 0), .every = every, .width = width, .state = 4, .overlaps = w->p[3]});
+}
+
+static struct tensor build_blend(struct check *c, struct oplist *l, const struct check_case *w) {
+    int32_t n = w->p[0];
+    return op_blend(l, tensor_split_heads(check_input(c, l, n * w->in, 1), n), check_input(c, l, n * n, 2),
+                    check_input(c, l, (int32_t)w->in, 3), check_input(c, l, n, 4), &(struct blend_args){.rounds = 20, .eps = 1e-6f});
+}
+
+static struct tensor build_exchange(struct check *c, struct oplist *l, const struct check_case *w) {
+    struct tensor in[6];
+    for (int32_t i = 0; i < 6; i++) in[i] = tensor_split_heads(check_input(c, l, 3 * w->p[0], i + 1), 3);
+    in[4] =
+        op_norm(l, in[4], &(struct norm_args){.kind = NORM_RMS, .eps = 1e-6f}); /* of length 1, as models have it: else the memory grows */
+    in[4] = op_act(l, in[4], &(struct act_args){.kind = ACT_NONE, .scale = 1.0f / sqrtf((float)w->p[0])});
+    in[5] = op_act(l, in[5], &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f});
+    return op_exchange(l, in, &(struct exchange_args){.rate = -0.6f, .state = 4});
+}
+
+static struct tensor build_mlstm(struct check *c, struct oplist *l, const struct check_case *w) {
+    int32_t k_width = w->p[0], v_width = w->p[1];
+    struct tensor q = tensor_split_heads(check_input(c, l, 3 * k_width, 1), 3),
+                  k = tensor_split_heads(check_input(c, l, 3 * k_width, 2), 3),
+                  v = tensor_split_heads(check_input(c, l, 3 * v_width, 3), 3);
+    return op_mlstm(l, q, k, v, check_input(c, l, 3, 4), check_input(c, l, 3, 5),
+                    &(struct mlstm_args){.scale = 0.25f, .eps = 1e-6f, .state = 4});
+}
+
 static struct tensor build_lightning(struct check *c, struct oplist *l, const struct check_case *w) {
     int32_t width = w->p[0];
     struct tensor q = tensor_split_heads(check_input(c, l, 3 * width, 1), 3), k = tensor_split_heads(check_input(c, l, 3 * width, 2), 3),
@@ -333,6 +387,7 @@ static void add_products(struct maker *m) {
         {QUANT_AFFINE, DT_F32, 4, 128}, {QUANT_AFFINE, DT_BF16, 4, 128}, {QUANT_AFFINE, DT_BF16, 5, 64}, {QUANT_AFFINE, DT_BF16, 6, 128},
         {QUANT_AFFINE, DT_BF16, 8, 32}, {QUANT_AFFINE, DT_BF16, 8, 64},  {QUANT_AFFINE, DT_F16, 8, 128}, {QUANT_MXFP4, DT_BF16, 4, 32},
         {QUANT_MXFP8, DT_BF16, 8, 32},  {QUANT_NVFP4, DT_BF16, 4, 16},   {QUANT_AFFINE, DT_F32, 4, 16},  {QUANT_AFFINE, DT_F32, 8, 16},
+        {QUANT_AFFINE, DT_F32, 4, 32},  {QUANT_AFFINE, DT_F32, 5, 32},   {QUANT_AFFINE, DT_F32, 6, 16},
     };
     static const int32_t many[] = {1, 2, 8, 9, 16, 17, 33, 64, 65, 200}, few[] = {1, 7, 9, 40, 70};
     static const struct { int64_t out, in; } shapes[] = {{40, 128}, {272, 640}, {1040, 2048}};
@@ -496,8 +551,10 @@ static void add_elements(struct maker *m) {
  * number of tiles. */
 static void add_experts(struct maker *m) {
     static const struct format formats[] = {{QUANT_AFFINE, DT_BF16, 4, 32}, {QUANT_AFFINE, DT_F16, 8, 32}, {QUANT_NONE, DT_BF16, 0, 0},
-                                            {QUANT_MXFP4, DT_BF16, 4, 32},  {QUANT_AFFINE, DT_F16, 4, 64}, {QUANT_AFFINE, DT_BF16, 4, 64}};
-    static const enum act_kind acts[] = {ACT_SILU, ACT_CLAMPED_SWIGLU, ACT_SILU, ACT_CLAMPED_SWIGLU, ACT_SILU, ACT_GELU_TANH};
+                                            {QUANT_MXFP4, DT_BF16, 4, 32},  {QUANT_AFFINE, DT_F16, 4, 64}, {QUANT_AFFINE, DT_BF16, 4, 64},
+                                            {QUANT_AFFINE, DT_F32, 3, 16},  {QUANT_AFFINE, DT_F32, 6, 16}};
+    static const enum act_kind acts[] = {ACT_SILU, ACT_CLAMPED_SWIGLU, ACT_SILU, ACT_CLAMPED_SWIGLU,
+                                         ACT_SILU, ACT_GELU_TANH,      ACT_SILU, ACT_SILU};
     static const struct {
         int32_t n_experts, k, in, inner, out, rows, way; /* way: 0 gate and up, 1 stacked, 2 no gate */
         bool has_bias, scale_input;
@@ -550,6 +607,17 @@ static void add_attention(struct maker *m) {
         snprintf(k.name + n, sizeof k.name - n, ", long");
         add(m, k);
     }
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) { /* rows that have blocks in common, and one that has not */
+        CASE(.build = build_attn, .f = {0.125f, i % 3 == 2 ? 5.0f : 0, i == 7 ? 0.1f : 0, 0}, .slack = 1, .has = CHECK_SHARES);
+        memcpy(k.p, shapes[i], sizeof k.p);
+        if (k.p[3] != k.p[2] || k.p[7] < 0) continue;
+        struct check_step steps[] = {{{300, 0, 0}}, {{1, 1, 0}}, {{1, 1, 1}}, {{1, 1, 1}}};
+        memcpy(k.steps, steps, sizeof steps);
+        k.n_steps = 4;
+        NAME("attn %d/%d heads of %d, shared%s%s%s", k.p[0], k.p[1], k.p[2], k.p[4] ? ", window" : "", k.p[5] ? ", chunks" : "",
+             k.p[6] ? ", sinks" : "");
+        add(m, k);
+    }
 }
 
 static void add_blocks(struct maker *m) {
@@ -559,6 +627,8 @@ static void add_blocks(struct maker *m) {
     } shapes[] = {
         {{QUANT_AFFINE, DT_BF16, 4, 64}, 256, 448, {4, 2, 64, 64, 0, 1, 0}},
         {{QUANT_AFFINE, DT_F16, 4, 32}, 128, 192, {4, 4, 64, 64, 0, 0, 1}},
+        {{QUANT_AFFINE, DT_F32, 6, 16}, 256, 192, {4, 2, 64, 64, 0, 0, 0}},
+        {{QUANT_AFFINE, DT_F32, 3, 16}, 256, 192, {4, 2, 64, 64, 0, 0, 0}},
         {{QUANT_AFFINE, DT_BF16, 4, 128}, 1280, 2176, {8, 1, 128, 128, 100, 1, 0}},
         {{QUANT_NONE, DT_BF16, 0, 0}, 320, 1088, {6, 2, 128, 128, 0, 1, 1}},
         {{QUANT_AFFINE, DT_BF16, 4, 64}, 512, 256, {4, 1, 256, 256, 0, 0, 0}},
@@ -590,7 +660,7 @@ static void add_mixers(struct maker *m) {
     static const int32_t routes[][7] = {{ROUTE_SOFTMAX, 2, 1, 0, 0, 0, 0},       {ROUTE_SOFTMAX, 8, 0, 0, 0, 0, 0},
                                         {ROUTE_SIGMOID, 4, 1, 4, 2, 1, 1},       {ROUTE_SIGMOID, 1, 0, 0, 0, 0, 1},
                                         {ROUTE_SOFTMAX_AFTER, 4, 0, 0, 0, 0, 0}, {ROUTE_SOFTMAX, 3, 0, 8, 3, 0, 0},
-                                        {ROUTE_SPARSEMIXER, 2, 0, 0, 0, 0, 0}};
+                                        {ROUTE_SPARSEMIXER, 2, 0, 0, 0, 0, 0},   {ROUTE_PLAIN, 3, 1, 0, 0, 0, 1}};
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
         for (int what = 0; what < 2; what++) {
             CASE(.build = build_route, .in = 64, .exact_ints = what == 0);
@@ -623,6 +693,21 @@ static void add_mixers(struct maker *m) {
         k = (struct check_case){.build = build_wkv, .p = {i ? 300 : 20}};
         NAME("wkv %d", k.p[0]);
         add_stateful(m, k);
+        k = (struct check_case){.build = build_exchange, .p = {i ? 64 : 20}};
+        NAME("exchange %d", k.p[0]);
+        add_stateful(m, k);
+        k = (struct check_case){.build = build_mlstm, .p = {i ? 40 : 8, i ? 80 : 20}};
+        NAME("mlstm %d x %d", k.p[0], k.p[1]);
+        add_stateful(m, k);
+        k = (struct check_case){.build = build_compress, .p = {i ? 130 : 20, i ? 4 : 3, 0, i}};
+        NAME("compress %d%s", k.p[0], i ? ", overlapping" : "");
+        add_stateful(m, k);
+        k = (struct check_case){.build = build_more, .p = {3, 1, i ? 256 : 80, 0, i ? 40 : 3, i ? 4 : 3, i ? 5 : 0}, .slack = 1};
+        NAME("attn_more %d%s", k.p[2], i ? ", picked" : "");
+        add_stateful(m, k);
+        k = (struct check_case){.build = build_blend, .in = 300, .p = {i ? 4 : 3}};
+        NAME("blend %d", k.p[0]);
+        add(m, k);
         k = (struct check_case){.build = build_passing, .in = 64, .p = {40, 12}, .exact_ints = i == 0};
         NAME("passing, %s", i ? "weights" : "ids");
         add(m, k);

@@ -63,6 +63,7 @@ static void make_fixture(struct fixture *t, const struct format *f, int64_t in, 
     t->x = mem_alloc((size_t)(ROWS * in) * sizeof *t->x);
     t->acts =
         (struct quant_acts){.q = mem_alloc((size_t)(PADDED * ACTS_TERMS * in)), .in = in, .n_groups = groups, .group = t->shape.group};
+    t->acts.bits = acts_bits(&t->shape);
     t->acts.scale = mem_alloc((size_t)(PADDED * groups) * sizeof(float));
     t->acts.sum = mem_alloc((size_t)(PADDED * groups) * sizeof(float));
     for (int64_t m = 0; m < ROWS; m++)
@@ -100,6 +101,7 @@ static bool make_nested(struct fixture *t, const struct format *f, int64_t in, b
     make_fixture(t, f, in, seed);
     mem_free(t->panels);
     t->shape = shape;
+    t->acts.bits = acts_bits(&shape);
     t->panels = mem_alloc(shape.panel_bytes * PANELS + 64);
     for (int p = 0; p < PANELS; p++) {
         unsigned char *panel = t->panels + (size_t)p * shape.panel_bytes;
@@ -396,6 +398,10 @@ static void time_panels(const struct kernels *k, const struct format *f, bool is
     struct panel_args a = {.shape = &shape, .panels = panels, .n_panels = N_PANELS, .y = y, .y_stride = N_PANELS * PANEL_ROWS};
     a.x = (struct quant_acts){
         .q = q, .scale = numbers, .sum = numbers + MOST * IN / 16, .in = IN, .n_groups = IN / shape.group, .group = shape.group};
+    a.x.bits = acts_bits(&shape);
+    memset(panels, 0x3C, shape.panel_bytes * N_PANELS); /* pages that nobody wrote are all the same one, under many addresses */
+    memset(q, 0x11, MOST * ACTS_TERMS * IN);
+    memset(numbers, 0x3C, 2 * MOST * IN / 16 * sizeof(float));
     time_panel_rows(k, name, a);
     os_pages_free(panels, shape.panel_bytes * N_PANELS);
     os_pages_free(q, MOST * ACTS_TERMS * IN);

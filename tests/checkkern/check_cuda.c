@@ -108,6 +108,7 @@ static void open_step(struct check *c) {
     s->seqs = arena_new(&c->arena, struct step_seq, CHECK_SEQS);
     s->rope = arena_new(&c->arena, float, CHECK_SEQS * 2 * 32);
     s->tables[0] = arena_new(&c->arena, int32_t, CHECK_SEQS * CHECK_BLOCKS);
+    s->sharing = arena_new(&c->arena, int32_t, CHECK_SEQS);
     s->places = arena_new(&c->arena, int32_t, CHECK_ROWS * STEP_AXES);
     c->until = arena_new(&c->arena, int32_t, CHECK_ROWS);
     for (int k = 0; k < 2; k++) {
@@ -124,16 +125,22 @@ static int32_t block_of(int32_t seq, int32_t i) {
     return 1 + (i * 5 + seq * 11) % CHECK_BLOCKS + CHECK_BLOCKS * seq;
 }
 
-static void fill_step(struct check *c, const struct check_step *rows) {
+/* With CHECK_SHARES the second sequence begins with the blocks of the first, which are there when it comes; the third does not. */
+enum { SHARED_BLOCKS = 4, SHARING_SEQS = 2 };
+
+static void fill_step(struct check *c, const struct check_step *rows, bool shares) {
     struct step *s = &c->step;
-    s->n_rows = s->n_seqs = s->n_logits = s->n_wanted = 0;
+    s->n_rows = s->n_seqs = s->n_logits = s->n_wanted = s->n_sharing = 0;
     for (int pass = 0; pass < 2; pass++) /* decode rows first */
         for (int32_t q = 0; q < CHECK_SEQS; q++) {
             int32_t n = rows->rows[q];
             if (n == 0 || (pass == 0) != (n == 1)) continue;
             int32_t i_seq = s->n_seqs++;
+            if (shares && q == 1 && c->done[q] == 0) c->done[q] = SHARED_BLOCKS * KV_BLOCK;
+            if (shares && q < SHARING_SEQS) s->sharing[s->n_sharing++] = s->n_rows;
             s->seqs[i_seq] = (struct step_seq){.row = s->n_rows, .n_rows = n, .pos = c->done[q], .slot = q, .starts = c->done[q] == 0};
-            for (int32_t i = 0; i < CHECK_BLOCKS; i++) s->tables[0][i_seq * CHECK_BLOCKS + i] = block_of(q, i);
+            for (int32_t i = 0; i < CHECK_BLOCKS; i++)
+                s->tables[0][i_seq * CHECK_BLOCKS + i] = block_of(shares && q == 1 && i < SHARED_BLOCKS ? 0 : q, i);
             for (int32_t i = 0; i < n; i++, s->n_rows++, c->done[q]++) {
                 s->ids[s->n_rows] = q * CHECK_ROWS + c->done[q];
                 s->pos[s->n_rows] = c->done[q];
@@ -166,6 +173,7 @@ static struct step_key key_of(const struct check *c, const struct check_case *wh
     const struct step *s = &c->step;
     struct step_key key = {.n_rows = s->n_rows, .n_seqs = s->n_seqs, .n_logits = s->n_logits, .decode_only = s->n_rows == s->n_seqs};
     key.gives = which->has & CHECK_GIVEN, key.has_places = which->has & CHECK_PLACES;
+    if (key.decode_only && s->n_sharing > 1) key.shared_len = SHARED_BLOCKS * KV_BLOCK;
     key.sees = which->has & CHECK_SEEN, key.has_spans = which->has & CHECK_SPANS;
     for (int32_t i = 0; i < s->n_seqs; i++)
         if (s->seqs[i].pos + s->seqs[i].n_rows > key.max_len) key.max_len = s->seqs[i].pos + s->seqs[i].n_rows;
@@ -179,7 +187,7 @@ static int64_t run_case(struct check *c, const struct check_case *which, float *
     memset(c->done, 0, sizeof c->done);
     for (int32_t i = 0; i < which->n_steps; i++) {
         struct err err = {0};
-        fill_step(c, &which->steps[i]);
+        fill_step(c, &which->steps[i], which->has & CHECK_SHARES);
         struct step_key key = key_of(c, which);
         fill_pictures(c, which);
         if (c->be->type->begin(c->be, &key)) {

@@ -14,7 +14,7 @@ struct check_step {
 struct check;
 
 /* What the steps of a case have besides tokens. */
-enum { CHECK_GIVEN = 1, CHECK_PLACES = 2, CHECK_SEEN = 4, CHECK_SPANS = 8, CHECK_GIVEN_WIDTH = 1176 };
+enum { CHECK_GIVEN = 1, CHECK_PLACES = 2, CHECK_SEEN = 4, CHECK_SPANS = 8, CHECK_SHARES = 16, CHECK_GIVEN_WIDTH = 1176 };
 
 struct check_case {
     char name[96];

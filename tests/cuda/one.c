@@ -1,6 +1,6 @@
-/* kernels/one.cu by itself: products of one row against sums in double precision, with x in every form in which it comes, and a wait for a word
- * that nobody writes, which must end with the host's message and leave the kernel usable; the same of kernels/step.cu, whose blocks wait at a
- * barrier. Skipped where there is no GPU. */
+/* kernels/one.cu and few.cu by themselves: products of one row and of several against sums in double precision, with x in every form in which it comes;
+ * several rows must have the same bits as each of them alone. A wait for a word that nobody writes must end with the host's message and leave the
+ * kernel usable; the same of kernels/step.cu, whose blocks wait at a barrier. Skipped where there is no GPU. */
 #include "../backend_alone.h"
 
 #include "backend/cuda/cuda.h"
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { IN_MAX = 3072, OUT_MAX = 208, TILE = 16, UNIT = 64, META = 64, RESULT_STRIDE = OUT_MAX };
+enum { ROWS_MAX = LIST_ROWS, IN_MAX = 3072, OUT_MAX = 208, TILE = 16, UNIT = 64, META = 64, RESULT_STRIDE = OUT_MAX };
 enum form { PLAIN_F32, PLAIN_BF16, LINK_F32, LINK_BF16, N_FORMS };
 
 static const char *const form_names[N_FORMS] = {"f32", "bf16", "linked f32", "linked bf16"};
@@ -21,14 +21,15 @@ struct product {
     enum form form;
     bool has_norm, is_f16; /* is_f16: plain weights, or scales and biases */
     bool has_residual;     /* linked */
+    int32_t first, rows;   /* rows of x: which of those that are made */
 };
 
 struct bench {
     struct cuda *c;
     CUdeviceptr weights, x, norm, y, residual, instrs;
     unsigned char packed[OUT_MAX * IN_MAX * 2];
-    float w[OUT_MAX][IN_MAX], x_f32[IN_MAX], norm_f32[IN_MAX], y_f32[OUT_MAX];
-    uint64_t words[IN_MAX], added[OUT_MAX];
+    float w[OUT_MAX][IN_MAX], x_f32[ROWS_MAX][IN_MAX], norm_f32[IN_MAX], y_f32[ROWS_MAX][OUT_MAX], alone[ROWS_MAX][OUT_MAX];
+    uint64_t words[ROWS_MAX * IN_MAX], added[ROWS_MAX * OUT_MAX];
 };
 
 #define TRY_CU(call, what) TRY(cuda_check(b->c->d, (call), err, "%s", what))
@@ -84,20 +85,25 @@ static void make_tiles(struct bench *b, const struct product *p) {
         }
 }
 
-/* x of very different sizes, unit by unit. Its words carry `tag`. */
-static void make_x(struct bench *b, const struct product *p, uint32_t tag) {
+/* A row of x of very different sizes, unit by unit. Its words carry `tag`. */
+static void make_row(struct bench *b, const struct product *p, int32_t row, uint32_t tag) {
+    float *of = b->x_f32[row];
+    int32_t at = row * p->in;
     for (int32_t k = 0; k < p->in; k++) {
-        float x = draw(6, k) * ldexpf(1.0f, k / UNIT % 5 * 3 - 6);
-        b->norm_f32[k] = 1.0f + 0.5f * draw(7, k);
-        b->x_f32[k] = is_bf16(p->form) ? bf16_to_f32(bf16_from_f32(x)) : x;
+        float x = draw(6 + 16 * (uint64_t)(p->first + row), k) * ldexpf(1.0f, (k / UNIT + p->first + row) % 5 * 3 - 6);
+        of[k] = is_bf16(p->form) ? bf16_to_f32(bf16_from_f32(x)) : x;
     }
     for (int32_t k = 0; k < p->in; k++) {
-        if (p->form == LINK_F32) b->words[k] = (uint64_t)tag << 32 | f32_bits(b->x_f32[k]);
-        if (p->form == PLAIN_F32) ((float *)b->words)[k] = b->x_f32[k];
-        if (p->form == PLAIN_BF16) ((uint16_t *)b->words)[k] = bf16_from_f32(b->x_f32[k]);
+        if (p->form == LINK_F32) b->words[at + k] = (uint64_t)tag << 32 | f32_bits(of[k]);
+        if (p->form == PLAIN_F32) ((float *)b->words)[at + k] = of[k];
+        if (p->form == PLAIN_BF16) ((uint16_t *)b->words)[at + k] = bf16_from_f32(of[k]);
         if (p->form == LINK_BF16 && k % 2)
-            b->words[k / 2] = (uint64_t)tag << 32 | (uint64_t)bf16_from_f32(b->x_f32[k]) << 16 | bf16_from_f32(b->x_f32[k - 1]);
+            b->words[(at + k) / 2] = (uint64_t)tag << 32 | (uint64_t)bf16_from_f32(of[k]) << 16 | bf16_from_f32(of[k - 1]);
     }
+}
+
+static float added_to(const struct product *p, int32_t row, int32_t i) {
+    return draw(8 + 16 * (uint64_t)(p->first + row), i);
 }
 
 /* ---- running --------------------------------------------------------------------------------------------------------- */
@@ -125,7 +131,7 @@ static struct k_instr instr_of(const struct bench *b, const struct product *p) {
         .y = b->y,
         .y_stride = RESULT_STRIDE,
         .y_dtype = K_F32,
-        .rows = 1,
+        .rows = p->rows,
         .own_scale = 1,
         .inv_in = 1.0f / (float)p->in,
         .n_tiles = n_tiles,
@@ -165,8 +171,12 @@ enum late { LATE_NONE, LATE_X, LATE_RESIDUAL };
 static int prepare_words(struct bench *b, const struct product *p, enum late late, struct err *err) {
     uint32_t tag;
     TRY(next_tag(b, &tag, err));
-    make_x(b, p, late == LATE_X ? tag - 1 : tag);
-    for (int32_t i = 0; i < p->out; i++) b->added[i] = (uint64_t)(late == LATE_RESIDUAL ? tag - 1 : tag) << 32 | f32_bits(draw(8, i));
+    for (int32_t k = 0; k < p->in; k++) b->norm_f32[k] = 1.0f + 0.5f * draw(7, k);
+    for (int32_t row = 0; row < p->rows; row++) {
+        make_row(b, p, row, late == LATE_X ? tag - 1 : tag);
+        for (int32_t i = 0; i < p->out; i++)
+            b->added[row * p->out + i] = (uint64_t)(late == LATE_RESIDUAL ? tag - 1 : tag) << 32 | f32_bits(added_to(p, row, i));
+    }
     TRY(cuda_upload(b->c, b->x, b->words, sizeof b->words, "x", err));
     return cuda_upload(b->c, b->residual, b->added, sizeof b->added, "a residual", err);
 }
@@ -180,28 +190,35 @@ static int prepare(struct bench *b, const struct product *p, enum late late, str
 }
 
 /* x is rounded to bf16, or to 2^-16 of the largest element of its unit and perhaps of the one beside it. */
-static int compare(struct bench *b, const struct product *p, struct err *err) {
+static int compare_row(const struct bench *b, const struct product *p, int32_t row, struct err *err) {
+    const float *x_f32 = b->x_f32[row], *y = b->y_f32[row];
     double square = 0, largest[IN_MAX / UNIT + 2] = {0};
     for (int32_t k = 0; k < p->in; k++) {
-        double x = fabs((double)b->x_f32[k] * (p->has_norm ? (double)b->norm_f32[k] : 1.0));
-        square += (double)b->x_f32[k] * (double)b->x_f32[k];
+        double x = fabs((double)x_f32[k] * (p->has_norm ? (double)b->norm_f32[k] : 1.0));
+        square += (double)x_f32[k] * (double)x_f32[k];
         for (int32_t u = k / UNIT / 2 * 2; u < k / UNIT / 2 * 2 + 2; u++) largest[u] = fmax(largest[u], x);
     }
     double factor = p->has_norm ? 1.0 / sqrt(square / p->in + 1e-6) : 1.0;
     for (int32_t i = 0; i < p->out; i++) {
         double want = 0, error = 1e-6;
         for (int32_t k = 0; k < p->in; k++) {
-            double x = (double)b->x_f32[k] * (p->has_norm ? (double)b->norm_f32[k] : 1.0), w = b->w[i][k];
+            double x = (double)x_f32[k] * (p->has_norm ? (double)b->norm_f32[k] : 1.0), w = b->w[i][k];
             want += x * w;
             error += fabs(w) * (p->mode != K_PLAIN ? largest[k / UNIT] / 65000
                                 : p->is_f16        ? fabs(x) / 2048 + largest[k / UNIT] * 1e-7
                                                    : fabs(x) / 256) +
                      fabs(w * x) * 2e-6;
         }
-        want = want * factor + (p->has_residual ? (double)draw(8, i) : 0.0);
-        if (!(fabs((double)b->y_f32[i] - want) <= error * factor))
-            return err_set(err, ERR_EDEVICE, "result %d is %.7g, expected %.7g within %.2g", i, (double)b->y_f32[i], want, error * factor);
+        want = want * factor + (p->has_residual ? (double)added_to(p, row, i) : 0.0);
+        if (!(fabs((double)y[i] - want) <= error * factor))
+            return err_set(err, ERR_EDEVICE, "result %d of row %d is %.7g, expected %.7g within %.2g", i, row, (double)y[i], want,
+                           error * factor);
     }
+    return ERR_OK;
+}
+
+static int compare(const struct bench *b, const struct product *p, struct err *err) {
+    for (int32_t row = 0; row < p->rows; row++) TRY(compare_row(b, p, row, err));
     return ERR_OK;
 }
 
@@ -210,6 +227,24 @@ static int check_product(struct bench *b, const struct product *p, struct err *e
     TRY(launch(b, p, err));
     TRY_CU(b->c->d->cuMemcpyDtoH(b->y_f32, b->y, sizeof b->y_f32), "results");
     return compare(b, p, err);
+}
+
+/* Several rows at once: right, and each as alone. */
+static int check_rows(struct bench *b, const struct product *p, struct err *err) {
+    struct product one = *p;
+    one.rows = 1;
+    for (int32_t row = 0; row < p->rows; row++) {
+        one.first = row;
+        TRY(check_product(b, &one, err));
+        memcpy(b->alone[row], b->y_f32[0], sizeof b->alone[row]);
+    }
+    TRY(check_product(b, p, err));
+    for (int32_t row = 0; row < p->rows; row++)
+        for (int32_t i = 0; i < p->out; i++)
+            if (f32_bits(b->y_f32[row][i]) != f32_bits(b->alone[row][i]))
+                return err_set(err, ERR_EDEVICE, "result %d of row %d is %.9g, alone %.9g", i, row, (double)b->y_f32[row][i],
+                               (double)b->alone[row][i]);
+    return ERR_OK;
 }
 
 /* Words of the tag before: a message, not a wait without end; then all is as before. */
@@ -268,7 +303,8 @@ static void note(int code, const char *name, const struct product *p, const stru
     n_failed += code != 0;
     if (!code) return;
     printf("FAILED %s", name);
-    if (p) printf(" %d bits, %d x %d, x %s%s", p->bits, p->out, p->in, form_names[p->form], p->has_norm ? ", norm" : "");
+    if (p)
+        printf(" %d bits, %d x %d, %d rows of x %s%s", p->bits, p->out, p->in, p->rows, form_names[p->form], p->has_norm ? ", norm" : "");
     printf(": %s\n", err->msg);
 }
 
@@ -281,21 +317,29 @@ static void check_all(struct bench *b) {
                             .in = ins[i / 3 % 4],
                             .out = outs[i / 12 % 2],
                             .form = (enum form)(i / 24 % N_FORMS),
-                            .has_norm = i / 96 % 2};
+                            .has_norm = i / 96 % 2,
+                            .rows = 1};
         if (p.has_norm && is_bf16(p.form)) continue; /* nobody makes that */
         p.is_f16 = p.in == 128 || (p.mode == K_PLAIN && p.form == LINK_F32);
         p.has_residual = p.in == 1088;
         struct err err = {0};
         note(check_product(b, &p, &err), "product", &p, &err);
+        p.rows = 2 + i / 3 % (ROWS_MAX - 1);
+        if (p.mode == K_AFFINE && b->c->gpu->functions[KERNEL_few_4_128]) note(check_rows(b, &p, &err), "product of rows", &p, &err);
     }
     for (int32_t i = 0; i < 4; i++) {
-        struct product p = {
-            .mode = i % 2 ? K_PLAIN : K_AFFINE, .bits = bits[i % 2 * 2], .in = 1088, .out = 48, .form = LINK_F32, .has_residual = true};
+        struct product p = {.mode = i % 2 ? K_PLAIN : K_AFFINE,
+                            .bits = bits[i % 2 * 2],
+                            .in = 1088,
+                            .out = 48,
+                            .form = LINK_F32,
+                            .has_residual = true,
+                            .rows = 1};
         struct err err = {0};
         note(check_wait(b, &p, i / 2 ? LATE_RESIDUAL : LATE_X, &err), i / 2 ? "wait for a residual" : "wait for x", &p, &err);
     }
     if (!b->c->gpu->can_run_lists) return; /* nor do its blocks wait for each other */
-    struct product p = {.mode = K_PLAIN, .bits = 16, .in = 1088, .out = 48, .form = PLAIN_F32};
+    struct product p = {.mode = K_PLAIN, .bits = 16, .in = 1088, .out = 48, .form = PLAIN_F32, .rows = 1};
     struct err err = {0};
     note(check_barrier(b, &p, &err), "wait at a barrier", &p, &err);
 }

@@ -2,15 +2,17 @@
 """Decode of one row on emulated GPUs (tests/cuda/emu): a data-centre GPU, a GeForce with 99 KB of shared memory for a block, one with three
 multiprocessors, and one with rings of one place. Products by themselves (cuda_one), a golden model against the CPU, the built-in model's tokens against the CPU's, a made-up model with experts against the reference; kernels/one.cu
 must be what ran. Copies that name no stream have not arrived when others work. A launch that is a block short must end with a message; memory that others take must not stop
-a step, and a lost GPU must end a server. Experts by themselves, beside the CPU's. Needs a build with kernels for 9.0, whose images the emulator takes for its own, and g++.
+a step, and a lost GPU must end a server. Experts by themselves, beside the CPU's; GGUF files of K types. Needs a build with kernels for 9.0, whose images the emulator takes for its own, and g++.
 
 usage: test_emulated.py BUILD
 """
+import array
 import itertools
 import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,9 @@ import urllib.error
 import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.join(ROOT, "bench"))
+import gguf_shape
+
 SMALL = "-DMLXCEL_SMALL_SHARED"
 GPUS = [("data centre", [], "sms=8;late;report"), ("GeForce", [SMALL], "sms=28;shared=101376;late;report"), ("three multiprocessors", [SMALL], "sms=3;shared=84000;late;report"),
         ("rings of one place", [SMALL], "sms=5;shared=64704;late;report")]
@@ -56,6 +61,21 @@ def check_gpu(build, folder, limits, cpu_text):
     yield "products of more rows", rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed", out, re.M), out + err
 
 
+def check_gguf(build, folder):
+    """Files of Q4_K and Q6_K, whose scales are f32 in groups of 32 and 16: logits near the CPU's, and no reference kernel."""
+    for shape, other in (("tiny", {}), ("tiny-moe", {"expert_inner": 256})):
+        with tempfile.TemporaryDirectory() as at:
+            gguf_shape.write(shape, f"{at}/model.gguf", gguf_shape.MIX_Q4_K_M, **other)
+            logits, err = {}, ""
+            for device in "cpu", "cuda":
+                rc, out, err = execute([f"{build}/mlxcel", "logits", "-m", f"{at}/model.gguf", "--tokens", "1,5,9,60,33,2,7", "--device", device, "-o", f"{at}/{device}"], folder, "sms=4;report")
+                if rc == 0:
+                    with open(f"{at}/{device}", "rb") as f:
+                        logits[device] = array.array("f", f.read())
+        far = max(abs(a - b) for a, b in zip(logits["cpu"], logits["cuda"])) / statistics.pstdev(logits["cpu"]) if len(logits) == 2 else float("nan")
+        yield f"a GGUF file, {shape}", far < 0.1 and "emu: tile_pack" in err and not re.search(r"^emu: (linear_ref|experts_inner) ", err, re.M), f"{far} standard deviations from the CPU\n{err}"
+
+
 def check_faults(build, folder, cpu_text):
     """Memory that others take while a step runs, or that is not there; experts; servers."""
     rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda"], folder, "sms=4;report;taken")
@@ -70,6 +90,7 @@ def check_faults(build, folder, cpu_text):
     yield "experts", rc == 0 and "0 failed" in out and all(f"experts_{k}_{f} " in err for k in ("few_down", "many_down") for f in ("t4", "8", "16", "fp4")) and all(f"experts_some_down_4_{n} " in err for n in (4, 8)), out + err
     rc, out, err = execute([sys.executable, "tests/server/test_slots.py", f"{build}/mlxcel", "cuda"], folder, "sms=4")
     yield "slots that are saved and restored", rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed", out, re.M), out + err
+    yield from check_gguf(build, folder)
     yield from check_servers(build, folder)
     yield from check_grammar(build, folder)
 

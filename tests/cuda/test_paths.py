@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""No slow path that nobody knows of: of what the steps of well-known checkpoints (checkpoints.py) read, at most 1 % may go through reference rows, on
+"""No slow path that nobody knows of: of what the steps of well-known checkpoints (checkpoints.py) and GGUF files (bench/gguf_shape.py) read, at most 1 % may go through reference rows, on
 every kind of GPU that we compile kernels for. Plans only; cuda_paths makes them from the CUDA backend's own choice. What is allowed above that stands
 in EXCEPTIONS with its figure, and a larger one fails. GPUs before 8.0 are listed and not judged.
 
@@ -14,6 +14,10 @@ import tempfile
 import checkpoints
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.join(ROOT, "bench"))
+import gguf_shape
+
+GGUF_FILES = [("llama-3.1-8b", "q4_k_m"), ("llama-3.2-1b", "q5_k"), ("llama-3.2-1b", "q6_k"), ("llama-3.2-1b", "q8_0"), ("qwen3-30b-a3b", "q4_k_m")]
 LIMIT = 0.01
 LISTED = ["75"]  # their kernels for prompts and batches do not exist: bf16 products begin with 8.0
 # (checkpoint, step): the share that is known, rounded up to a thousandth
@@ -25,6 +29,12 @@ def plans(build, folders):
     if run.returncode:
         sys.exit(f"cuda_paths failed: {run.stderr.decode()}")
     return [json.loads(line) for line in run.stdout.decode().splitlines()]
+
+
+def write_gguf(folder, shape, kind):
+    path = os.path.join(folder, f"{shape}-{kind}.gguf")
+    gguf_shape.write(shape, path, gguf_shape.TYPES[kind], is_hole=True, layers=2, vocab=32000)
+    return path
 
 
 def share(step):
@@ -47,7 +57,8 @@ def main():
     failed = passed = 0
     worst = {}
     with tempfile.TemporaryDirectory() as folder:
-        for plan in plans(build, [checkpoints.write(folder, r) for r in rows]):
+        files = [write_gguf(folder, *f) for f in GGUF_FILES if not only or f"{f[0]}-{f[1]}.gguf" in only]
+        for plan in plans(build, [checkpoints.write(folder, r) for r in rows] + files):
             name, gpu = os.path.basename(plan["model"]), plan["gpu"]
             for step in plan["steps"]:
                 key = (name, step["step"])

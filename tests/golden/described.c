@@ -12,8 +12,12 @@ static bool described_find(void *user, struct str name, struct tensor_info *out)
 }
 
 static int described_read(void *user, const struct tensor_info *t, uint64_t offset, void *dst, size_t n, struct err *err) {
-    (void)user, (void)t, (void)offset, (void)err;
+    (void)user, (void)err;
     memset(dst, 0, n);
+    for (size_t i = 0; t->dtype == DT_I64 && i < n / 8; i++) { /* of a table: different ones in each row */
+        int64_t value = (int64_t)(offset / 8 + i) % t->shape[t->n_dims - 1];
+        memcpy((char *)dst + i * 8, &value, sizeof value);
+    }
     return ERR_OK;
 }
 

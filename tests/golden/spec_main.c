@@ -42,13 +42,16 @@ static void put_mixers(struct sb *out, const struct spec *x) {
     sb_puts(out, " | latent:");
     INT(latent.q_rank), INT(latent.kv_rank), INT(latent.nope), INT(latent.rope), INT(latent.v_width), NUM(latent.norm_eps);
     INT(latent.index_heads), INT(latent.index_width), INT(latent.index_k);
+    INT(compressed.width), INT(compressed.q_rank), INT(compressed.groups), INT(compressed.group_rank), INT(compressed.index_heads);
+    INT(compressed.index_width), INT(compressed.index_k), INT(compressed.ropes[0]), INT(compressed.ropes[1]);
     sb_puts(out, " | streams:");
     INT(per_layer.width), INT(per_layer.vocab), INT(per_layer.has_experts);
-    INT(streams.n), INT(streams.active), INT(streams.laurel_rank), INT(streams.scale);
+    INT(streams.n), INT(streams.active), INT(streams.laurel_rank), INT(streams.scale), INT(streams.rounds), NUM(streams.eps);
     sb_puts(out, " | recurrent:");
     INT(recur.heads), INT(recur.width), INT(recur.k_heads), INT(recur.k_width), INT(recur.inner), INT(recur.groups);
     INT(recur.state_width), INT(recur.dt_rank), INT(recur.taps), INT(recur.has_norm), INT(recur.norm_gate), INT(recur.norm_groups);
     NUM(recur.dt_min), NUM(recur.dt_max), NUM(recur.bare_eps), NUM(recur.beta_scale), NUM(recur.decay_bound);
+    NUM(recur.gate_cap), NUM(recur.out_eps);
     const struct add_args *sums[] = {&x->recur.full_sum, &x->recur.linear_sum, &x->recur.ffn_sum};
     for (int i = 0; i < 3; i++) sb_fmt(out, " %.9g %.9g", (double)sums[i]->a_scale, (double)sums[i]->b_scale);
     NUM(hybrid.attn_in), NUM(hybrid.attn_out), NUM(hybrid.ssm_in), NUM(hybrid.ssm_out), NUM(hybrid.ffn[0]), NUM(hybrid.ffn[1]);
@@ -67,6 +70,7 @@ static void put_layer(struct sb *out, const struct layer_spec *x) {
     sb_fmt(out, " | %c", x->kind);
     INT(mixer), INT(ffn), INT(kv.kv_class), INT(kv.index), INT(borrows_kv), INT(inner), INT(is_cut), NUM(cut), NUM(limit),
         NUM(expert_limit), INT(state), INT(wiring), INT(borrows_picks);
+    INT(more_kv.kv_class), INT(more_kv.index), INT(every), INT(picks_entries), INT(by_token);
     INT(attn.heads), INT(attn.kv_heads), INT(attn.k_width), INT(attn.v_width), INT(attn.window), INT(attn.chunk), INT(attn.qk_norm);
     INT(attn.v_is_k), INT(attn.rope), INT(attn.pos_scale_len), INT(attn.pos_scale_first);
     NUM(attn.scale), NUM(attn.softcap), NUM(attn.pos_scale_beta), NUM(attn.clip), NUM(attn.v_scale), INT(attn.has_slopes);

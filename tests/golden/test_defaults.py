@@ -22,7 +22,7 @@ from transformers import PreTrainedConfig  # noqa: E402
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING  # noqa: E402
 
 NO_CLASS = {"bailing_moe", "bailing_moe_v2", "deepseek", "exaone", "hunyuan", "internlm2", "internlm3", "iquestcoder", "joyai_llm_flash", "mimo", "minicpm",
-            "new", "xverse"}  # types that transformers does not have
+            "new", "rwkv7", "xverse"}  # types that transformers does not have
 ALSO_KNOWN = {"kimi_k2": "deepseek_v3"}  # types whose class has another name
 NOISE = set(PreTrainedConfig().to_dict()) - {"tie_word_embeddings"} | {"bos_token_id", "eos_token_id", "use_cache"}
 # The class knows one of them, and files have the others as well: left out together.

@@ -72,6 +72,10 @@ def join_rows(a, b, of_a, of_b):
     return Tensor(a.dtype, a.shape[:-2] + [of_a + of_b, a.shape[-1]], out)
 
 
+def put_below(a, b):
+    return Tensor(a.dtype, [a.shape[0] + b.shape[0]] + a.shape[1:], a.data + b.data)
+
+
 def load(folder):
     with open(os.path.join(folder, "model.safetensors"), "rb") as f:
         n = struct.unpack("<Q", f.read(8))[0]
@@ -304,6 +308,20 @@ def head_twice(tensors, config):
     tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
 
 
+def fuse_memory(tensors, config):
+    """Queries, keys, values and gates in one tensor, both gates of the memory in another, and the feed-forward's two."""
+    config["weight_mode"] = "fused"
+    for suffix in ("weight", "bias"):
+        for (base,), t in take(tensors, rf"(.*)\.igate_preact\.{suffix}").items():
+            tensors[f"{base}.ifgate_preact.{suffix}"] = put_below(t, tensors.pop(f"{base}.fgate_preact.{suffix}"))
+    for (base,), t in take(tensors, r"(.*)\.mlstm_layer\.q\.weight").items():
+        for part in ("k", "v", "ogate_preact"):
+            t = put_below(t, tensors.pop(f"{base}.mlstm_layer.{part}.weight"))
+        tensors[f"{base}.mlstm_layer.qkv_opreact.weight"] = t
+    for (base,), t in take(tensors, r"(.*)\.proj_up_gate\.weight").items():
+        tensors[f"{base}.proj_up_gate_z.weight"] = put_below(t, tensors.pop(f"{base}.proj_up.weight"))
+
+
 # ---- weights that nothing reads: refused by name, and loaded all the same with --force ----------------------------------
 
 def router_bias(tensors, config):
@@ -337,6 +355,7 @@ CASES = [
     ("qwen2", named("qwen2_5_vl")), ("qwen3", nested_as("qwen3_vl", "qwen3_vl_text")), ("glm4", nested_as("glm4v", "glm4v_text")),
     ("glm4_moe", nested_as("glm4v_moe", "glm4v_moe_text")), ("gemma4", nested_as("gemma4_unified", "gemma4_unified_text")),
     ("llama", named("cwm", sliding_window=256)), ("qwen3_moe", vision_experts), ("../golden2/minimax_m2", named("minimax")), ("../golden2/step3p7", mlx_step),
+    ("../golden2/xlstm", fuse_memory),
 ]
 
 

@@ -28,7 +28,7 @@ static int walk(struct arena *a, const char *path, struct sb *out, struct err *e
     if (!code) code = model_open(a, be, &d.config, &d.store, NULL, &m, err);
     if (!code) {
         be->type->begin(be, &(struct step_key){.n_rows = 3, .n_seqs = 1, .n_logits = 1});
-        struct tensor states = forward_hidden(&m, &be->list);
+        struct tensor states = forward_hidden(&m, &be->list, NULL);
         if (!m.spec.is_encoder) forward_head(&m, &be->list, states);
         code = be->type->end(be, NULL, err);
     }

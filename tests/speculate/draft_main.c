@@ -3,46 +3,32 @@
  *
  * usage: draft_tests [--backend NAME] [--default-precision] [--only TEXT]... FOLDER...   (a folder, or a folder of folders)
  */
-#include "api/session_internal.h"
-#include "base/hash.h"
-#include "base/log.h"
-#include "engine/engine_internal.h"
+#include "draft_jobs.h"
+
 #include "os/os.h"
 
 #include <stdio.h>
 
-enum { N_JOBS = 8, N_NEW = 28, N_PROMPT = 44, WRONG_EVERY = 4 };
+enum { WRONG_EVERY = 4 };
 
 static const char *backend_name = "cpu", *only[16];
 static int n_only;
 static enum session_precision precision = SESSION_EXACT;
 static int n_passed, n_failed, n_skipped;
 
-struct answer {
-    int32_t tokens[N_NEW], n;
-    enum job_finish finish;
-    struct err err;
-    struct job_usage usage;
-};
-
 /* ---- a drafter that knows ------------------------------------------------------------------------------------------------ */
 
 struct knowing {
     struct drafter base;
-    const struct answer *answers; /* [N_JOBS] */
+    const struct draft_answer *answers; /* [DRAFT_JOBS] */
     int32_t vocab;
 };
 
-static int32_t prompt_token(int32_t i_job, int32_t at, int32_t vocab) {
-    int32_t k = at < 2 ? at : 2 + (at - 2) % 14; /* three times the same, so that there is something to find */
-    return (int32_t)(hash_mix((uint64_t)i_job * 1000 + (uint64_t)k) % (uint64_t)(vocab < 1000 ? vocab : 1000));
-}
-
 static int32_t job_of(const struct knowing *k, const int32_t *tokens) {
-    for (int32_t i = 0; i < N_JOBS; i++) {
+    for (int32_t i = 0; i < DRAFT_JOBS; i++) {
         int32_t n = 0;
-        while (n < N_PROMPT && tokens[n] == prompt_token(i, n, k->vocab)) n++;
-        if (n == N_PROMPT) return i;
+        while (n < DRAFT_PROMPT && tokens[n] == draft_prompt_token(i, n, k->vocab)) n++;
+        if (n == DRAFT_PROMPT) return i;
     }
     return -1;
 }
@@ -50,7 +36,7 @@ static int32_t job_of(const struct knowing *k, const int32_t *tokens) {
 static void know(struct drafter *d, struct draft_ask *asks, int32_t n) {
     const struct knowing *k = (const struct knowing *)d;
     for (int32_t i = 0; i < n; i++) {
-        int32_t i_job = job_of(k, asks[i].tokens), at = asks[i].n_tokens - N_PROMPT;
+        int32_t i_job = job_of(k, asks[i].tokens), at = asks[i].n_tokens - DRAFT_PROMPT;
         asks[i].n = asks[i].kind = 0;
         for (; i_job >= 0 && asks[i].n < asks[i].most && at < k->answers[i_job].n; at++)
             asks[i].out[asks[i].n++] = (k->answers[i_job].tokens[at] + (at % WRONG_EVERY == 1)) % k->vocab;
@@ -74,82 +60,22 @@ static void know_settled(struct drafter *d, void *state, int32_t n_tokens) {
 static const struct draft_type knowing_type =
     {.name = "knowing", .hopes = {0.9f}, .begin = know_begin, .end = know_end, .propose = know, .settle = know_settled};
 
-/* ---- jobs ---------------------------------------------------------------------------------------------------------------- */
-
-struct way {
-    enum draft_from draft;
-    float temperature;
-    int32_t first, n; /* jobs */
-};
-
-static int submit(struct session *s, const struct way *w, int32_t i, struct answer *out, struct err *err) {
-    int32_t prompt[N_PROMPT], vocab = s->model.spec.vocab;
-    struct job *job;
-    for (int32_t k = 0; k < N_PROMPT; k++) prompt[k] = prompt_token(i, k, vocab);
-    *out = (struct answer){0};
-    struct job_spec spec = {.tokens = prompt,
-                            .n_tokens = N_PROMPT,
-                            .max_new = N_NEW,
-                            .sampling = sampler_defaults(),
-                            .has_seed = true,
-                            .ignore_eos = true,
-                            .draft = w->draft,
-                            .user = out};
-    spec.sampling.temperature = w->temperature;
-    spec.sampling.seed = (uint64_t)i + 11;
-    return engine_submit(s->engine, &spec, 1, &job, err);
-}
-
-static void take(struct session *s) {
-    struct job *j;
-    while ((j = engine_next_ready(s->engine))) {
-        struct answer *a = job_user(j);
-        struct job_events ev;
-        job_take(j, &ev);
-        for (size_t i = 0; i < ev.n_tokens; i++) a->tokens[a->n++] = ev.tokens[i].id;
-        a->finish = ev.finish;
-        a->usage = ev.usage;
-        a->err = ev.err;
-        if (ev.finish) job_release(j);
-    }
-}
-
-static int run(struct session *s, const struct way *w, struct answer *out, struct err *err) {
-    for (int32_t i = 0; i < w->n; i++) TRY(submit(s, w, w->first + i, &out[i], err));
-    for (bool idle = false; !idle;) {
-        TRY(engine_turn(s->engine, &idle, err));
-        take(s);
-    }
-    for (int32_t i = 0; i < w->n; i++)
-        if (out[i].finish == JOB_ERROR) return err_set(err, out[i].err.code, "%s", out[i].err.msg);
-    return ERR_OK;
-}
-
-static int same(const struct answer *got, const struct answer *want, const struct way *w, struct err *err) {
-    for (int32_t i = 0; i < w->n; i++) {
-        int32_t k = 0;
-        while (k < N_NEW && got[i].tokens[k] == want[i].tokens[k]) k++;
-        if (got[i].n != N_NEW || want[i].n != N_NEW || k < N_NEW)
-            return err_set(err, ERR_EFORMAT, "%s drafts, %d at once, temperature %g: job %d has %d tokens, and token %d differs",
-                           w->draft == DRAFT_NGRAM ? "ngram" : "known", w->n, (double)w->temperature, w->first + i, got[i].n, k);
-    }
-    return ERR_OK;
-}
+/* ---- a model ------------------------------------------------------------------------------------------------------------- */
 
 static int check_model(struct session *s, int32_t *out_drafted, int32_t *out_accepted, struct err *err) {
-    struct answer want[N_JOBS], got[N_JOBS];
+    struct draft_answer want[DRAFT_JOBS], got[DRAFT_JOBS];
     struct knowing k = {.base = {.type = &knowing_type}, .answers = want};
     s->engine->drafters[DRAFT_MODEL] = &k.base;
     for (int i = 0; i < 2; i++) {
-        struct way way = {.draft = DRAFT_NONE, .temperature = (float)i, .n = N_JOBS};
-        TRY(run(s, &way, want, err));
-        const struct way ways[] = {{DRAFT_MODEL, way.temperature, 0, N_JOBS},
-                                   {DRAFT_NGRAM, way.temperature, 0, N_JOBS},
-                                   {DRAFT_MODEL, way.temperature, 3, 1},
-                                   {DRAFT_NGRAM, way.temperature, 5, 1}};
+        struct draft_way way = {.draft = DRAFT_NONE, .temperature = (float)i, .n = DRAFT_JOBS};
+        TRY(draft_run(s, &way, want, err));
+        const struct draft_way ways[] = {{DRAFT_MODEL, way.temperature, 0, DRAFT_JOBS},
+                                         {DRAFT_NGRAM, way.temperature, 0, DRAFT_JOBS},
+                                         {DRAFT_MODEL, way.temperature, 3, 1},
+                                         {DRAFT_NGRAM, way.temperature, 5, 1}};
         for (size_t n = 0; n < sizeof ways / sizeof *ways; n++) {
-            TRY(run(s, &ways[n], got, err));
-            TRY(same(got, want + ways[n].first, &ways[n], err));
+            TRY(draft_run(s, &ways[n], got, err));
+            TRY(draft_same(got, want + ways[n].first, &ways[n], err));
             for (int32_t j = 0; j < ways[n].n; j++) *out_drafted += got[j].usage.n_drafted, *out_accepted += got[j].usage.n_accepted;
         }
     }
@@ -167,7 +93,7 @@ static void check_folder(const char *dir) {
     struct session_options o = {.model = dir,
                                 .backend = backend_name,
                                 .precision = precision,
-                                .n_seqs = N_JOBS,
+                                .n_seqs = DRAFT_JOBS,
                                 .context = 128,
                                 .n_threads = 2,
                                 .draft = DRAFT_NGRAM,

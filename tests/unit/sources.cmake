@@ -38,6 +38,7 @@ set(UNIT_SUITES
   sampler
   saved
   service
+  sharing
   speculate
   split
   stop

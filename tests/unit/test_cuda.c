@@ -624,7 +624,7 @@ static void lists_of_one_row(void) {
     struct k_instr *in = of.in;
     c->gpu->n_sm = 132, c->gpu->shared_max = 232448;
     layer(&of);
-    in[1].u.attn.c.k_width = 64, in[1].u.attn.sets = 2, in[1].u.attn.per_item = 1, in[1].u.attn.splits = 1;
+    in[1].u.attn.c.k_width = 64, in[1].u.attn.items = 2, in[1].u.attn.splits = 1;
     CHECK(!cuda_list_fits(c, in, 5, &l, &depth)); /* not compiled for this GPU */
     c->gpu->functions[KERNEL_one_4_64] = (CUfunction)(void *)c;
     CHECK(cuda_list_fits(c, in, 5, &l, &depth) && l.kernel == KERNEL_one_4_64 && l.grid[0] == 132 && depth == 4);
@@ -648,6 +648,41 @@ static void lists_of_one_row(void) {
     free_backend(c);
 }
 
+/* The same of several rows: all instructions have as many, and links hold all of them. */
+static void lists_of_few_rows(void) {
+    struct cuda *c = bare_backend();
+    struct launch l;
+    int32_t depth;
+    struct layer of;
+    struct k_instr *in = of.in;
+    c->gpu->n_sm = 132, c->gpu->shared_max = 232448;
+    layer(&of);
+    in[1].u.attn.c.k_width = 64, in[1].u.attn.items = 132, in[1].u.attn.splits = 1, in[1].u.attn.rows = 3;
+    for (int i = 0; i < 5; i++)
+        if (i != 1) in[i].u.linear.rows = 3;
+    c->gpu->functions[KERNEL_one_4_64] = (CUfunction)(void *)c;
+    CHECK(!cuda_list_fits(c, in, 5, &l, &depth)); /* not compiled for this GPU */
+    c->gpu->functions[KERNEL_few_4_64] = (CUfunction)(void *)c;
+    CHECK(cuda_list_fits(c, in, 5, &l, &depth) && l.kernel == KERNEL_few_4_64 && depth == 6);
+    in[4].u.linear.w.in = 14336; /* an 8B's: x of several rows leaves less for the rings */
+    CHECK(cuda_list_fits(c, in, 5, &l, &depth) && depth == 5 && l.shared_bytes <= 232448);
+    layer(&of);
+    in[1].u.attn.rows = 3;
+    for (int i = 0; i < 5; i++)
+        if (i != 1) in[i].u.linear.rows = 3;
+    CHECK_INT((int64_t)cuda_links_find(in, of.values, 5), 3 * 8 * 64 * 8);
+    for (int i = 0; i < 5; i++) CHECK(!in[i].waits);
+    CHECK(in[1].u.attn.qkv_link && in[1].u.attn.qkv_row == 64);
+    in[2].u.linear.rows = 2; /* of other rows than were made: it waits for all blocks */
+    cuda_links_find(in, of.values, 5);
+    CHECK(in[2].waits && !cuda_list_fits(c, in, 5, &l, &depth));
+    for (int i = 0; i < 5; i++)
+        if (i != 1) in[i].u.linear.rows = LIST_ROWS + 1;
+    in[1].u.attn.rows = LIST_ROWS + 1;
+    CHECK(!cuda_list_fits(c, in, 5, &l, &depth));
+    free_backend(c);
+}
+
 static const struct unit_case cases[] = {
     {"arch_parse", arch_parse},
     {"arch_pick", arch_pick},
@@ -666,6 +701,7 @@ static const struct unit_case cases[] = {
     {"wide_products", wide_products},
     {"links", links},
     {"lists_of_one_row", lists_of_one_row},
+    {"lists_of_few_rows", lists_of_few_rows},
     {0},
 };
 const struct unit_suite unit_cuda = {"cuda", cases};

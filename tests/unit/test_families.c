@@ -285,7 +285,7 @@ static void rows_are_sound(void) {
         yyjson_val *defaults;
         CHECK_OK(json_parse(&arena, str_of(family_table[i].defaults), family_table[i].type, JSON_LENIENT, &defaults, &err), err);
         CHECK(yyjson_is_obj(defaults));
-        for (const char *p = family_table[i].pattern; p && *p; p++) CHECK(strchr("FSCLDMNKGUHR-E ", *p) != NULL);
+        for (const char *p = family_table[i].pattern; p && *p; p++) CHECK(strchr("FSCLDMNKGUHRWXABP-E ", *p) != NULL);
     }
     for (int32_t i = 0; i < family_n_aliases; i++) {
         CHECK(family_find(str_of(family_aliases[i].family), &err) != NULL);

@@ -296,6 +296,97 @@ static void wkv_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y)[
         }
 }
 
+/* ---- memories by head --------------------------------------------------------------------------------------------- */
+
+enum { E_HEADS = 2, E_WIDTH = 8, E_ALL = E_HEADS * E_WIDTH };
+
+static struct tensor exchange_emit(struct ops_bench *b, struct oplist *l, struct tensor x) {
+    (void)b;
+    struct tensor part[6];
+    for (int32_t i = 0; i < 6; i++) part[i] = tensor_split_heads(tensor_slice(x, i * E_ALL, E_ALL), E_HEADS);
+    return op_exchange(l, part, &(struct exchange_args){.rate = -0.6f, .state = 1});
+}
+
+static void exchange_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y)[OUT_MAX]) {
+    for (int32_t head = 0; head < E_HEADS; head++)
+        for (int32_t j = 0; j < E_WIDTH; j++) {
+            double s[E_WIDTH] = {0};
+            for (int32_t r = 0; r < n_rows; r++) {
+                const float *q = x[r] + head * E_WIDTH, *w = q + E_ALL, *k = w + E_ALL, *v = k + E_ALL, *at = v + E_ALL,
+                            *share = at + E_ALL;
+                double held = 0, out = 0;
+                for (int32_t i = 0; i < E_WIDTH; i++) held += (double)at[i] * s[i];
+                for (int32_t i = 0; i < E_WIDTH; i++) {
+                    s[i] = s[i] * exp(-0.6 * sigmoid((double)w[i])) + (double)k[i] * (double)v[j] - (double)at[i] * (double)share[i] * held;
+                    out += (double)q[i] * s[i];
+                }
+                y[r][head * E_WIDTH + j] = out;
+            }
+        }
+}
+
+enum { X_HEADS = 2, X_K = 8, X_V = 12, X_KS = X_HEADS * X_K, X_VS = X_HEADS * X_V, X_IN = 2 * X_KS + X_VS + 2 * X_HEADS };
+
+/* Input gates are far apart, so that exponentials of theirs alone would overflow. */
+static struct tensor mlstm_emit(struct ops_bench *b, struct oplist *l, struct tensor x) {
+    (void)b;
+    struct tensor q = tensor_split_heads(tensor_slice(x, 0, X_KS), X_HEADS), k = tensor_split_heads(tensor_slice(x, X_KS, X_KS), X_HEADS);
+    struct tensor in = op_act(l, tensor_slice(x, 2 * X_KS + X_VS, X_HEADS), &(struct act_args){.kind = ACT_NONE, .scale = 128});
+    return op_mlstm(l, q, k, tensor_split_heads(tensor_slice(x, 2 * X_KS, X_VS), X_HEADS), in,
+                    tensor_slice(x, 2 * X_KS + X_VS + X_HEADS, X_HEADS), &(struct mlstm_args){.scale = 0.25f, .eps = 1e-6f, .state = 1});
+}
+
+/* Without a state: every position so far, weighed by its gate and those behind it. */
+static void mlstm_row(const float (*x)[WIDTH_MAX], int32_t r, int32_t head, double *y) {
+    double power[ROWS], top = 0, fallen = 0, below = 0;
+    for (int32_t p = r; p >= 0; p--) {
+        power[p] = 128 * (double)x[p][2 * X_KS + X_VS + head] + fallen;
+        fallen -= softplus(-(double)x[p][2 * X_KS + X_VS + X_HEADS + head]);
+    }
+    top = fallen; /* of the empty memory before the first */
+    for (int32_t p = 0; p <= r; p++) top = power[p] > top ? power[p] : top;
+    for (int32_t j = 0; j < X_V; j++) y[j] = 0;
+    for (int32_t p = 0; p <= r; p++) {
+        double score = 0;
+        for (int32_t i = 0; i < X_K; i++) score += 0.25 * (double)x[r][head * X_K + i] * (double)x[p][X_KS + head * X_K + i];
+        score *= exp(power[p] - top);
+        below += score;
+        for (int32_t j = 0; j < X_V; j++) y[j] += score * (double)x[p][2 * X_KS + head * X_V + j];
+    }
+    for (int32_t j = 0; j < X_V; j++) y[j] /= fmax(fabs(below), exp(-top)) + 1e-6;
+}
+
+static void mlstm_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y)[OUT_MAX]) {
+    for (int32_t r = 0; r < n_rows; r++)
+        for (int32_t head = 0; head < X_HEADS; head++) mlstm_row(x, r, head, y[r] + head * X_V);
+}
+
+/* ---- weighed sums of windows --------------------------------------------------------------------------------------- */
+
+enum { P_WIDTH = 12, P_EVERY = 3, P_CHANNELS = 2 * P_WIDTH };
+
+static struct tensor compress_emit(struct ops_bench *b, struct oplist *l, struct tensor x) {
+    return op_compress(l, x,
+                       &(struct compress_args){
+                           .bias = vector_of(b, 81, P_EVERY * P_CHANNELS), .every = P_EVERY, .width = P_WIDTH, .state = 1, .overlaps = 1});
+}
+
+/* Window by window: the first series of the one before, the second of its own. */
+static void compress_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y)[OUT_MAX]) {
+    for (int32_t r = 0; r < n_rows; r++)
+        for (int32_t c = 0; c < P_WIDTH; c++) {
+            double above = 0, below = 0;
+            for (int32_t series = 0; series < 2 && (r + 1) % P_EVERY == 0; series++)
+                for (int32_t i = 0; i < P_EVERY; i++) {
+                    int32_t from = r + 1 - (2 - series) * P_EVERY + i, at = series * P_WIDTH + c;
+                    if (from < 0) continue;
+                    double weight = exp((double)x[from][P_CHANNELS + at] + (double)bench_value(81, i * P_CHANNELS + at));
+                    above += weight * (double)x[from][at], below += weight;
+                }
+            y[r][c] = below > 0 ? above / below : 0;
+        }
+}
+
 static const struct recur_case cases[] = {
     {"conv", CONV_CHANNELS, CONV_CHANNELS, (CONV_TAPS - 1) * CONV_CHANNELS, conv_emit, conv_expect},
     {"delta", D_IN, D_V, V_HEADS *K_WIDTH *V_WIDTH, delta_emit, delta_expect},
@@ -303,6 +394,9 @@ static const struct recur_case cases[] = {
     {"ssd", S_IN, S_X, S_HEADS *S_WIDTH *S_STATE, ssd_emit, ssd_expect},
     {"scan", C_IN, C_CHANNELS, C_CHANNELS *C_STATE, scan_emit, scan_expect},
     {"wkv", 2 * W_CHANNELS, W_CHANNELS, 3 * W_CHANNELS, wkv_emit, wkv_expect},
+    {"exchange", 6 * E_ALL, E_ALL, E_ALL *E_WIDTH, exchange_emit, exchange_expect},
+    {"mlstm", X_IN, X_VS, X_KS *(X_V + 1) + X_HEADS, mlstm_emit, mlstm_expect},
+    {"compress", 2 * P_CHANNELS, P_WIDTH, (2 * P_EVERY - 1) * 2 * P_CHANNELS, compress_emit, compress_expect},
     {"lru", 3 * G_CHANNELS, G_CHANNELS, G_CHANNELS, lru_emit, lru_expect},
     {"lightning", 3 * L_ALL, L_ALL, L_HEADS *L_WIDTH *L_WIDTH, lightning_emit, lightning_expect},
 };

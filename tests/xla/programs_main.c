@@ -52,7 +52,7 @@ static int emit_model(const struct model *m, struct backend *be, const struct ki
     kv.n_slots = SLOTS;
     for (int32_t i = 0; i < kv.n_classes; i++) kv.classes[i].n_blocks = BLOCKS;
     be->type->begin(be, &(struct step_key){.n_rows = xla_all_rows(&kind->at), .n_seqs = kind->at.seqs, .n_logits = kind->at.logits});
-    struct tensor states = forward_hidden(m, &be->list);
+    struct tensor states = forward_hidden(m, &be->list, NULL);
     oplist_output(&be->list, m->spec.is_encoder ? states : describe_head(m, &be->list, states));
     if (be->list.err.code) return err_set(err, be->list.err.code, "%s", be->list.err.msg);
     if (!xla_ropes_find(&be->list, &ropes)) return err_set(err, ERR_EUNSUPPORTED, "more than %d rope tables", XLA_ROPES_MAX);

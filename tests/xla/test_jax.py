@@ -6,11 +6,14 @@ of the CPU backend, in float32. Every product of float32 must ask for the highes
 usage: test_jax.py GOLDEN_TESTS DATA [--part I/N | --only FOLDER...]   (without these: one fixture of each of a few kinds; with --part every Nth of all, from the Ith on)
 """
 import collections
+import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from counting import check, finish, skip  # noqa: E402
@@ -28,8 +31,8 @@ except ImportError as e:
 
 GOLDEN, DATA = sys.argv[1:3]
 PLUGIN = os.path.join(os.path.dirname(os.path.abspath(GOLDEN)), "fake-pjrt", "pipe_pjrt.so")
-# windows and soft caps, latent attention and groups of experts, a delta rule beside attention, 4 bits
-KINDS = ["golden/gemma2", "golden/deepseek_v3", "golden/qwen3_next", "golden/llama-q4-g64"]
+# windows and soft caps, latent attention and groups of experts, a delta rule beside attention, 4 bits, both ways with products for distances
+KINDS = ["golden/gemma2", "golden/deepseek_v3", "golden/qwen3_next", "golden/llama-q4-g64", "golden2/deberta-v2"]
 # PJRT's numbers of element types
 TYPES = {4: np.int32, 6: np.uint8, 7: np.uint16, 8: np.uint32, 10: np.float16, 11: np.float32, 13: ml_dtypes.bfloat16}
 DOT = re.compile(r"stablehlo\.dot_general .*?(precision = \[\w+, \w+\])? : \(tensor<[\dx]*(\w+)>, tensor<[\dx]*(\w+)>\)")
@@ -128,20 +131,43 @@ class Server:
         del self.objects[self.get_numbers(1)[0]]
 
 
-def run_fixture(folder):
-    """The line of golden_tests about a fixture that ran on this server, and the server."""
+def serve(command):
+    """What a program writes that ran on this server, and the server."""
     theirs, our_write = os.pipe()
     our_read, their_write = os.pipe()
     env = dict(os.environ, PIPE_PLUGIN=f"{theirs},{their_write}", MLXCEL_XLA_PLUGIN=PLUGIN, MLXCEL_XLA_CACHE="off")
-    p = subprocess.Popen([GOLDEN, "--backend", "xla", "--near", folder], pass_fds=(theirs, their_write), env=env, text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    p = subprocess.Popen(command, pass_fds=(theirs, their_write), env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     os.close(theirs)
     os.close(their_write)
     with os.fdopen(our_read, "rb") as read, os.fdopen(our_write, "wb") as write:
         server = Server(read, write)
         server.serve()
-    out = p.communicate()[0]
-    return next((line for line in out.splitlines() if line.startswith(("ok", "FAILED", "skipped"))), f"exit code {p.returncode}"), server
+    return p.communicate()[0] or f"exit code {p.returncode}", server
+
+
+def run_fixture(folder):
+    """The line of golden_tests about a fixture, and the server that it ran on."""
+    out, server = serve([GOLDEN, "--backend", "xla", "--near", folder])
+    return next((line for line in out.splitlines() if line.startswith(("ok", "FAILED", "skipped"))), out), server
+
+
+def long_text():
+    """A text of more tokens than a prompt's chunk has, whose rows see each other: the vector is the CPU's."""
+    program, source = os.path.join(os.path.dirname(os.path.abspath(GOLDEN)), "mlxcel"), os.path.join(DATA, "golden2", "modernbert-b")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in os.listdir(source):
+            shutil.copyfile(os.path.join(source, name), os.path.join(folder, name))
+        with open(os.path.join(source, "config.json"), encoding="utf-8") as f:
+            config = json.load(f)
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+            json.dump({**config, "max_position_embeddings": 1024}, f)
+        command = [program, "embed", "-m", folder, " ".join(f"word {i}" for i in range(100)), "--precision", "exact"]
+        want = json.loads(subprocess.run([*command, "--device", "cpu"], capture_output=True, text=True).stdout)
+        out, server = serve([*command, "--backend", "xla"])
+    check(server.counts["runs"] == 1, f"a long text is {server.counts['runs']} runs")
+    got = json.loads(out) if out.startswith(("{", "[")) else []
+    near = len(got) == len(want) and np.abs(np.array(got) - np.array(want)).max() < 1e-5
+    check(near, f"the vector of a long text: {out[:200]} instead of {str(want)[:200]}")
 
 
 def main():
@@ -163,9 +189,12 @@ def main():
         if line.startswith("skipped"):
             continue
         check(line.startswith("ok"), f"{name}: {line}")
+        check(server.counts["runs"] > 0, f"{name}: nothing ran on jaxlib")
         check(not server.objects, f"{name}: {len(server.objects)} objects were not freed")
         print(f"{line} {dict(server.counts)}", flush=True)
         total += server.counts
+    if "--part" not in sys.argv and "--only" not in sys.argv:
+        long_text()
     print(f"jaxlib {jax.lib.__version__}: {total['programs']} programs with {total['products']} products, {total['runs']} runs")
     finish()
 

@@ -35,6 +35,11 @@ static cpu_runner *const runners[N_OP_KINDS] = {
     [OP_LIGHTNING] = cpu_run_lightning,
     [OP_LRU] = cpu_run_lru,
     [OP_WKV] = cpu_run_wkv,
+    [OP_EXCHANGE] = cpu_run_exchange,
+    [OP_MLSTM] = cpu_run_mlstm,
+    [OP_COMPRESS] = cpu_run_compress,
+    [OP_ATTN_MORE] = cpu_run_attn_more,
+    [OP_BLEND] = cpu_run_blend,
     [OP_PASSING] = cpu_run_passing,
     [OP_GIVEN] = cpu_run_given,
     [OP_ATTN_ROWS] = cpu_run_attn_rows,
@@ -90,6 +95,7 @@ static int64_t thread_floats(const struct cpu *c, const struct op *op) {
         if (tensor_row_size(op->in[k]) * 2 > most) most = tensor_row_size(op->in[k]) * 2;
     if (op->kind == OP_ATTN) return most + c->layout.max_context + cpu_attn_half_floats(c, op);
     if (op->kind == OP_ATTN_ROWS) return most + cpu_attn_rows_floats(c, op);
+    if (op->kind == OP_ATTN_MORE) return 2 * (int64_t)c->layout.max_context;
     if (op->kind == OP_PICK) return 2 * (int64_t)c->layout.max_context;
     if (op->kind == OP_ROUTE) return most * 2;
     if (op->kind == OP_DELTA) return 3 * op->arg.delta.k_width + op->arg.delta.v_width;

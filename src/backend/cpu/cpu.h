@@ -59,10 +59,11 @@ typedef void cpu_runner(struct cpu *c, const struct op *op, const struct step *s
 
 cpu_runner cpu_run_embed, cpu_run_input, cpu_run_linear, cpu_run_head_linear, cpu_run_adapt;
 cpu_runner cpu_run_norm, cpu_run_add_norm, cpu_run_add, cpu_run_act, cpu_run_glu, cpu_run_mulvec, cpu_run_rope, cpu_run_concat,
-    cpu_run_rows, cpu_run_argmax;
-cpu_runner cpu_run_kv_write, cpu_run_attn, cpu_run_pick;
+    cpu_run_rows, cpu_run_argmax, cpu_run_blend;
+cpu_runner cpu_run_kv_write, cpu_run_attn, cpu_run_attn_more, cpu_run_pick;
 cpu_runner cpu_run_route, cpu_run_passing, cpu_run_experts;
-cpu_runner cpu_run_conv, cpu_run_delta, cpu_run_ssd, cpu_run_scan, cpu_run_lightning, cpu_run_lru, cpu_run_wkv;
+cpu_runner cpu_run_conv, cpu_run_delta, cpu_run_ssd, cpu_run_scan, cpu_run_lightning, cpu_run_lru, cpu_run_wkv, cpu_run_exchange,
+    cpu_run_mlstm, cpu_run_compress;
 cpu_runner cpu_run_given, cpu_run_attn_rows, cpu_run_pool_rows;
 
 /* y = (act(gate) already in y) * up * scale, the up half by the rules of the activation; up_stride 0 repeats one factor. */

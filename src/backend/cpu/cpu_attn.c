@@ -306,6 +306,55 @@ void cpu_run_attn(struct cpu *c, const struct op *op, const struct step *step) {
     pool_run(c->pool, (int64_t)op->in[0].rows * op->in[0].heads, 1, attn_heads, &job);
 }
 
+/* ---- a window, and entries of a second cache -------------------------------------------------------------------------- */
+
+/* Entry i of those that a row sees: its positions, then those of the second cache. */
+static const float *entry_of(const struct attn_job *job, int32_t r, const struct seen *seen, int32_t i) {
+    const struct attn_args *a = &job->op->arg.attn;
+    bool is_more = i >= seen->n;
+    struct kv_ref kv = is_more ? a->more : a->kv;
+    int32_t k = i - seen->n, p = !is_more ? seen->first + i : seen->picks ? seen->picks[k] : (k + 1) * a->every - 1;
+    const struct cpu_kv_class *cls = &job->c->kv[kv.kv_class];
+    int32_t block = block_of(job->step, kv.kv_class, job->step->seq_of[r], p);
+    return cached(cls, cls->k, cls->shape.k_width, kv.index, block, 0, p % KV_BLOCK);
+}
+
+static void more_head(const struct attn_job *job, int32_t r, int32_t head, float *scores) {
+    const struct attn_args *a = &job->op->arg.attn;
+    struct tensor q = job->op->in[0], y = job->op->out[0];
+    const struct kernels *k = &job->c->kern;
+    const float *query = cpu_row(job->c, q, r) + head * q.head_stride;
+    float sink = cpu_vec(a->sinks)[head];
+    struct seen seen = {cpu_first_visible(a, job->step, r), 0, NULL};
+    seen.n = job->step->pos[r] - seen.first + 1;
+    int32_t n_more = (job->step->pos[r] + 1) / a->every;
+    if (job->op->n_in == 2) {
+        seen.picks = (const int32_t *)(const void *)cpu_row(job->c, job->op->in[1], r);
+        if (n_more > job->op->in[1].width) n_more = job->op->in[1].width;
+    }
+    float max = sink, *out = cpu_row(job->c, y, r) + head * y.head_stride;
+    int32_t n = seen.n + n_more;
+    for (int32_t i = 0; i < n; i++) {
+        scores[i] = k->dot(query, entry_of(job, r, &seen, i), q.width) * a->scale;
+        if (scores[i] > max) max = scores[i];
+    }
+    float sum = k->exp_sum(scores, n, max) + m_expf(sink - max);
+    memset(out, 0, (size_t)y.width * sizeof *out);
+    for (int32_t i = 0; i < n; i++) k->axpy(out, entry_of(job, r, &seen, i), scores[i], y.width);
+    for (int32_t i = 0; i < y.width; i++) out[i] /= sum;
+}
+
+static void more_heads(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    const struct attn_job *job = ctx;
+    int32_t heads = job->op->in[0].heads;
+    for (int64_t i = first; i < last; i++) more_head(job, (int32_t)(i / heads), (int32_t)(i % heads), cpu_thread(job->c, thread));
+}
+
+void cpu_run_attn_more(struct cpu *c, const struct op *op, const struct step *step) {
+    struct attn_job job = {c, op, step};
+    pool_run(c->pool, (int64_t)op->in[0].rows * op->in[0].heads, 1, more_heads, &job);
+}
+
 /* ---- picking positions --------------------------------------------------------------------------------------------- */
 
 /* The k-th largest of n numbers, which it reorders. */
@@ -328,21 +377,25 @@ static float kth_largest(float *x, int32_t n, int32_t k) {
     return x[k - 1];
 }
 
+static int32_t pick_every(const struct op *op) {
+    return op->arg.pick.every > 0 ? op->arg.pick.every : 1;
+}
+
 /* Of numbers that are no numbers none is larger: they count as the smallest there is. */
 static void pick_scores(const struct attn_job *job, int32_t r, int32_t n, float *scores) {
     struct cpu *c = job->c;
     struct tensor q = job->op->in[0], w = job->op->in[1];
     struct kv_ref kv = job->op->arg.pick.kv;
     const struct cpu_kv_class *cls = &c->kv[kv.kv_class];
-    for (int32_t p = 0; p < n; p++) {
-        int32_t block = block_of(job->step, kv.kv_class, job->step->seq_of[r], p);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t p = (i + 1) * pick_every(job->op) - 1, block = block_of(job->step, kv.kv_class, job->step->seq_of[r], p);
         const float *key = cached(cls, cls->k, cls->shape.k_width, kv.index, block, 0, p % KV_BLOCK);
         float sum = 0;
         for (int32_t h = 0; h < q.heads; h++) {
             float dot = c->kern.dot(cpu_row(c, q, r) + h * q.head_stride, key, q.width);
             if (dot > 0) sum += cpu_row(c, w, r)[h] * dot;
         }
-        scores[p] = sum == sum ? sum : -INFINITY;
+        scores[i] = sum == sum ? sum : -INFINITY;
     }
 }
 
@@ -351,7 +404,8 @@ static void pick_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     int32_t k = job->op->arg.pick.k;
     float *scores = cpu_thread(job->c, thread), *sorted = scores + job->c->layout.max_context;
     for (int64_t row = first; row < last; row++) {
-        int32_t r = (int32_t)row, n = job->step->pos[r] + 1, *out = (int32_t *)(void *)cpu_row(job->c, job->op->out[0], r), taken = 0;
+        int32_t r = (int32_t)row, every = pick_every(job->op), n = (job->step->pos[r] + 1) / every,
+                *out = (int32_t *)(void *)cpu_row(job->c, job->op->out[0], r), taken = 0;
         float bar = -INFINITY;
         int32_t equal = n; /* of those at the bar */
         if (n > k) {
@@ -362,7 +416,7 @@ static void pick_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
             for (int32_t p = 0; p < n; p++) equal -= scores[p] > bar;
         }
         for (int32_t p = 0; p < n && taken < k; p++)
-            if (n <= k || scores[p] > bar || (scores[p] == bar && equal-- > 0)) out[taken++] = p;
+            if (n <= k || scores[p] > bar || (scores[p] == bar && equal-- > 0)) out[taken++] = (p + 1) * every - 1;
     }
 }
 

@@ -313,3 +313,43 @@ void cpu_run_argmax(struct cpu *c, const struct op *op, const struct step *step)
         memcpy(cpu_row(c, op->out[0], r), &at, sizeof at);
     }
 }
+
+/* ---- streams ------------------------------------------------------------------------------------------------------ */
+
+/* c [n, n] divided by the sums of its columns, or of its rows. */
+static void divide_by_sums(float *c, int32_t n, bool columns, float eps) {
+    for (int32_t i = 0; i < n; i++) {
+        float sum = 0;
+        for (int32_t j = 0; j < n; j++) sum += c[columns ? j * n + i : i * n + j];
+        for (int32_t j = 0; j < n; j++) c[columns ? j * n + i : i * n + j] /= sum + eps;
+    }
+}
+
+static void blend_weights(const struct cpu *c, const struct blend_args *a, const float *logits, int32_t n, float *out) {
+    memcpy(out, logits, (size_t)(n * n) * sizeof *out);
+    for (int32_t i = 0; i < n; i++) {
+        float *row = out + i * n, sum = c->kern.exp_sum(row, n, c->kern.max(row, n, -INFINITY));
+        for (int32_t j = 0; j < n; j++) row[j] = row[j] / sum + a->eps;
+    }
+    divide_by_sums(out, n, true, a->eps);
+    for (int32_t i = 1; i < a->rounds; i++) {
+        divide_by_sums(out, n, false, a->eps);
+        divide_by_sums(out, n, true, a->eps);
+    }
+}
+
+void cpu_run_blend(struct cpu *c, const struct op *op, const struct step *step) {
+    (void)step;
+    struct tensor x = op->in[0], y = op->out[0];
+    float weights[BLEND_STREAMS_MAX * BLEND_STREAMS_MAX];
+    for (int64_t r = 0; r < x.rows; r++) {
+        const float *made = cpu_row(c, op->in[2], r), *post = cpu_row(c, op->in[3], r);
+        blend_weights(c, &op->arg.blend, cpu_row(c, op->in[1], r), x.heads, weights);
+        for (int32_t k = 0; k < x.heads; k++) {
+            float *out = cpu_row(c, y, r) + k * y.head_stride;
+            for (int32_t i = 0; i < x.width; i++) out[i] = post[k] * made[i];
+            for (int32_t j = 0; j < x.heads; j++)
+                c->kern.axpy(out, cpu_row(c, x, r) + j * x.head_stride, weights[j * x.heads + k], x.width);
+        }
+    }
+}

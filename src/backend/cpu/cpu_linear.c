@@ -29,6 +29,7 @@ size_t cpu_place_acts(const struct pack_shape *s, int64_t n_rows, unsigned char 
     size_t codes = align64(rows * (size_t)s->in * ACTS_TERMS), sums = align64(rows * groups * sizeof(float));
     size_t scales = align64(rows * (size_t)acts_spans(s->in) * sizeof(float));
     *out = (struct quant_acts){.q = (int8_t *)memory, .in = s->in, .n_groups = (int64_t)groups, .group = s->group, .tile = tile};
+    out->bits = acts_bits(s);
     if (memory) {
         out->sum = (float *)(void *)(memory + codes);
         out->scale = (float *)(void *)(memory + codes + sums);

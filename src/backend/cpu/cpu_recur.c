@@ -6,7 +6,7 @@
  *     does not depend on the threads.
  * (3) State is f32 and lies in the sequence's slot, innermost dimension last: conv [taps - 1, channels], oldest first;
  *     delta [v_heads, k_width, v_width]; ssd [heads, head_width, state_width]; scan [channels, state_width]; lightning
- *     [heads, width, width], keys by values; lru [channels]; wkv [3, channels].
+ *     [heads, width, width], keys by values; lru [channels]; wkv [3, channels]; exchange, mlstm and compress as ops.h says.
  */
 #include "backend/cpu/cpu.h"
 
@@ -64,16 +64,16 @@ static float softplus(const struct recur_job *job, float x) {
 /* ---- convolution -------------------------------------------------------------------------------------------------- */
 
 /* Input of the position `back` rows before row i of the sequence: a row of this step, or of the state. */
-static const float *conv_source(const struct recur_job *job, const struct step_seq *seq, const float *state, int64_t i, int64_t back) {
-    const struct conv_args *a = &job->op->arg.conv;
+static const float *conv_source(const struct recur_job *job, const struct step_seq *seq, const float *state, int64_t taps, int64_t i,
+                                int64_t back) {
     if (i - back >= 0) return cpu_row(job->c, job->op->in[0], seq->row + i - back);
-    return state + (a->taps - 1 + i - back) * tensor_row_size(job->op->in[0]);
+    return state + (taps - 1 + i - back) * tensor_row_size(job->op->in[0]);
 }
 
-static void conv_keep(const struct recur_job *job, const struct step_seq *seq, float *state, int64_t first, int64_t last) {
-    int64_t kept = job->op->arg.conv.taps - 1, channels = tensor_row_size(job->op->in[0]);
+static void conv_keep(const struct recur_job *job, const struct step_seq *seq, float *state, int64_t taps, int64_t first, int64_t last) {
+    int64_t kept = taps - 1, channels = tensor_row_size(job->op->in[0]);
     for (int64_t t = 0; t < kept; t++) { /* ascending: a row moves down before it is overwritten */
-        const float *from = conv_source(job, seq, state, seq->n_rows - 1, kept - 1 - t);
+        const float *from = conv_source(job, seq, state, taps, seq->n_rows - 1, kept - 1 - t);
         memmove(state + t * channels + first, from + first, (size_t)(last - first) * sizeof *state);
     }
 }
@@ -90,12 +90,12 @@ static void conv_channels(const struct recur_job *job, const struct step_seq *se
         float *y = out_row(job, seq->row + i, 0);
         for (int64_t ch = first; ch < last; ch++) y[ch] = bias ? bias[ch] : 0;
         for (int64_t t = 0; t < a->taps; t++) {
-            const float *x = conv_source(job, seq, state, i, a->taps - 1 - t);
+            const float *x = conv_source(job, seq, state, a->taps, i, a->taps - 1 - t);
             for (int64_t ch = first; ch < last; ch++) y[ch] += x[ch] * w[ch * a->taps + t];
         }
         job->c->kern.act(y + first, last - first, &(struct act_args){.kind = a->act});
     }
-    conv_keep(job, seq, state, first, last);
+    conv_keep(job, seq, state, a->taps, first, last);
 }
 
 void cpu_run_conv(struct cpu *c, const struct op *op, const struct step *step) {
@@ -283,4 +283,99 @@ static void wkv_channels(const struct recur_job *job, const struct step_seq *seq
 
 void cpu_run_wkv(struct cpu *c, const struct op *op, const struct step *step) {
     run_items((struct recur_job){c, op, step, wkv_channels, op->in[0].width, 64});
+}
+
+/* ---- memories by head --------------------------------------------------------------------------------------------- */
+
+static void exchange_head(const struct recur_job *job, const struct step_seq *seq, int64_t head, int64_t last, float *held) {
+    (void)last;
+    const struct exchange_args *a = &job->op->arg.exchange;
+    int64_t n = job->op->in[0].width;
+    float *state = state_at(job, a->state, seq, head * n * n, n * n);
+    for (int64_t row = seq->row; row < seq->row + seq->n_rows; row++) {
+        const float *r = head_row(job, 0, row, head), *w = head_row(job, 1, row, head), *k = head_row(job, 2, row, head);
+        const float *v = head_row(job, 3, row, head), *at = head_row(job, 4, row, head), *share = head_row(job, 5, row, head);
+        float *y = out_row(job, row, head);
+        memset(held, 0, (size_t)n * sizeof *held);
+        memset(y, 0, (size_t)n * sizeof *y);
+        for (int64_t i = 0; i < n; i++) job->c->kern.axpy(held, state + i * n, at[i], n);
+        for (int64_t i = 0; i < n; i++) {
+            float *s = state + i * n, keep = m_expf(a->rate * sigmoid(w[i])), taken = at[i] * share[i];
+            for (int64_t j = 0; j < n; j++) s[j] = s[j] * keep + k[i] * v[j] - taken * held[j];
+            job->c->kern.axpy(y, s, r[i], n);
+        }
+    }
+}
+
+void cpu_run_exchange(struct cpu *c, const struct op *op, const struct step *step) {
+    run_items((struct recur_job){c, op, step, exchange_head, op->in[0].heads, 1});
+}
+
+static void mlstm_head(const struct recur_job *job, const struct step_seq *seq, int64_t head, int64_t last, float *scratch) {
+    (void)last, (void)scratch;
+    const struct mlstm_args *a = &job->op->arg.mlstm;
+    int64_t k_width = job->op->in[0].width, v_width = job->op->in[2].width, columns = v_width + 1, n = k_width * columns;
+    float *state = state_at(job, a->state, seq, head * n, n), *most = state_at(job, a->state, seq, job->op->in[0].heads * n + head, 1);
+    for (int64_t row = seq->row; row < seq->row + seq->n_rows; row++) {
+        const float *q = head_row(job, 0, row, head), *k = head_row(job, 1, row, head), *v = head_row(job, 2, row, head);
+        float *y = out_row(job, row, head), in = element(job, 3, row, head), kept = *most - softplus(job, -element(job, 4, row, head));
+        float top = kept > in ? kept : in, keep = m_expf(kept - top), fresh = m_expf(in - top), below = 0;
+        memset(y, 0, (size_t)v_width * sizeof *y);
+        for (int64_t i = 0; i < k_width; i++) {
+            float *s = state + i * columns, gain = fresh * k[i], query = a->scale * q[i];
+            for (int64_t j = 0; j < v_width; j++) s[j] = s[j] * keep + gain * v[j];
+            s[v_width] = s[v_width] * keep + gain;
+            job->c->kern.axpy(y, s, query, v_width);
+            below += query * s[v_width];
+        }
+        below = fmaxf(fabsf(below), m_expf(-top));
+        for (int64_t j = 0; j < v_width; j++) y[j] /= below + a->eps;
+        *most = top;
+    }
+}
+
+void cpu_run_mlstm(struct cpu *c, const struct op *op, const struct step *step) {
+    run_items((struct recur_job){c, op, step, mlstm_head, op->in[0].heads, 1});
+}
+
+/* ---- weighed sums of windows --------------------------------------------------------------------------------------- */
+
+/* Channels [first, last) of the sum at row i of the sequence, which ends a window. */
+static void compress_row(const struct recur_job *job, const struct step_seq *seq, const float *state, int64_t i, int64_t first,
+                         int64_t last) {
+    const struct compress_args *a = &job->op->arg.compress;
+    int64_t series = a->overlaps ? 2 : 1, taps = series * a->every, channels = series * a->width, pos = seq->pos + i;
+    float *y = out_row(job, seq->row + i, 0);
+    for (int64_t c = first; c < last; c++) {
+        float most = -INFINITY, sum = 0, above = 0;
+        for (int pass = 0; pass < 2; pass++)
+            for (int64_t t = pos < taps - 1 ? taps - 1 - pos : 0; t < taps; t++) {
+                const float *x = conv_source(job, seq, state, taps, i, taps - 1 - t);
+                int64_t at = t / a->every * a->width + c;
+                float score = x[channels + at] + cpu_vec(a->bias)[t % a->every * channels + at];
+                if (pass == 0) {
+                    most = score > most ? score : most;
+                    continue;
+                }
+                float weight = m_expf(score - most);
+                sum += weight, above += weight * x[at];
+            }
+        y[c] = above / sum;
+    }
+}
+
+static void compress_channels(const struct recur_job *job, const struct step_seq *seq, int64_t first, int64_t last, float *scratch) {
+    (void)scratch;
+    const struct compress_args *a = &job->op->arg.compress;
+    int64_t series = a->overlaps ? 2 : 1, taps = series * a->every, all = tensor_row_size(job->op->in[0]);
+    float *state = cpu_state(job->c, a->state, seq->slot);
+    for (int64_t i = 0; i < seq->n_rows; i++) {
+        if ((seq->pos + i + 1) % a->every == 0) compress_row(job, seq, state, i, first, last);
+        else memset(out_row(job, seq->row + i, 0) + first, 0, (size_t)(last - first) * sizeof(float));
+    }
+    for (int64_t at = 0; at < all; at += a->width) conv_keep(job, seq, state, taps, at + first, at + last);
+}
+
+void cpu_run_compress(struct cpu *c, const struct op *op, const struct step *step) {
+    run_items((struct recur_job){c, op, step, compress_channels, op->arg.compress.width, 32});
 }

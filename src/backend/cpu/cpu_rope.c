@@ -26,7 +26,7 @@ static void angle_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
         float *out = job->angles + r * a->n_rotated;
         for (int32_t i = 0; i < half; i++) {
             double s, co;
-            int32_t place = a->axes ? job->step->places[r * STEP_AXES + a->axes[i]] : job->step->pos[r];
+            int32_t place = a->axes ? job->step->places[r * STEP_AXES + a->axes[i]] : job->step->pos[r] + a->shift;
             m_sincos((double)((float)place * inv_freq[i]), &s, &co);
             out[i] = (float)co * a->magnitude;
             out[half + i] = (float)s * a->magnitude;
@@ -74,7 +74,7 @@ static void run_rows(const struct rope_job *job, pool_fn *fn) {
 
 static bool same_table(const struct rope_args *a, const struct rope_args *b) {
     return a->inv_freq == b->inv_freq && a->table == b->table && a->n_rotated == b->n_rotated && a->magnitude == b->magnitude &&
-           a->axes == b->axes;
+           a->axes == b->axes && a->shift == b->shift;
 }
 
 int64_t cpu_rope_floats(const struct op *op) {

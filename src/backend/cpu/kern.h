@@ -17,8 +17,8 @@
 
 /* Rows of activations as whole numbers of 12 bits: value = q * scale. A scale holds for a span of ACTS_SPAN inputs (the last
  * one of a row may be shorter), which is some whole groups of the weight; sum is the sum of a group's q, a whole number.
- * A q is kept as two bytes, q = 16 high + low, high within -127 .. 127 and low within -8 .. 7: a dot product is two products
- * of bytes, 16 times the one plus the other, and exact.
+ * A q is kept as two bytes, q = 16 high + low, high within -120 .. 120 and low within -8 .. 7: a dot product is two products
+ * of bytes, 16 times the one plus the other, and exact. ACTS_MAX is the most that a set can also keep as three bytes for two of them (kern_dotprod.c).
  *
  * What a row of weights makes of them, in f32 and in this order, fma all over: from 0, for each span, (from 0, for each of its
  * groups, the integer dot product times the weights' scale, then the weights' bias times sum) times the span's scale.
@@ -31,6 +31,7 @@ struct quant_acts {
     float *scale, *sum;
     int64_t in, n_groups;
     int32_t group, tile;
+    int32_t bits; /* of the weights' codes as they lie: 4, 8; nested ones count as 8 */
     bool
         plain; /* for panels of plain weights: the set's own plain_kernels.row filled q, ACTS_PLAIN_BYTES for an input; there is no scale and no sum */
     enum dtype dtype; /* of those weights */
@@ -38,7 +39,7 @@ struct quant_acts {
 
 enum { ACTS_PLAIN_BYTES = 4 };
 
-enum { ACTS_TILE = 16, ACTS_TERMS = 2, ACTS_MAX = 127 * 16, ACTS_SPAN = 256 };
+enum { ACTS_TILE = 16, ACTS_TERMS = 2, ACTS_MAX = 1919, ACTS_SPAN = 256 };
 /* A span whose largest magnitude is not above this is taken for zeros: ACTS_MAX / magnitude must be a number. */
 #define ACTS_LEAST 1e-35f
 
@@ -49,6 +50,11 @@ static inline int64_t acts_spans(int64_t in) {
 static inline int64_t acts_span_groups(const struct quant_acts *x, int64_t g) {
     int64_t n = ACTS_SPAN / x->group;
     return x->n_groups - g < n ? x->n_groups - g : n;
+}
+
+/* What a set may lay rows out by. */
+static inline int32_t acts_bits(const struct pack_shape *s) {
+    return s->nested ? 8 : s->code_bits;
 }
 
 /* Rows of a tile for a batch of this size: a single row lies as it is, small batches are one tile of 4, 8 or 12. */
@@ -82,6 +88,7 @@ static inline struct quant_acts acts_part(const struct quant_acts *x, int64_t ro
     part.in = part.n_groups * x->group;
     part.group = x->group;
     part.tile = x->tile;
+    part.bits = x->bits;
     return part;
 }
 

@@ -16,42 +16,77 @@ INLINE int32x4_t dot_lane(int32x4_t sum, int8x16_t w, int8x16_t x, const int lan
                        : vdotq_laneq_s32(sum, w, x, 3);
 }
 
-/* One group: four sums for each of n rows and n_quads quads. Eight inputs at a time come as two 64-bit loads per row. */
+/* One group of 8-bit codes: four sums for each of n rows and n_quads quads. Eight inputs at a time come as two 64-bit loads per row. */
 INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const struct acts_row *at, const int n, const int n_quads,
-                      const int bits, int32x4_t total[TILE][QUADS]) {
-    const uint8x16_t low = vdupq_n_u8(15);
+                      float32x4_t total[TILE][QUADS]) {
+    const uint8x16_t top = vdupq_n_u8(128);
     const int8_t *q = at->q;
-    int32x4_t rest[TILE][QUADS];
+    int32x4_t high[TILE][QUADS], rest[TILE][QUADS];
     for (int m = 0; m < n; m++) /* code - 128 leaves 128 times the sum of the activations out */
-        for (int i = 0; i < n_quads; i++) total[m][i] = vdupq_n_s32(0), rest[m][i] = vdupq_n_s32(bits == 8 ? 128 * (int32_t)at->sum[m] : 0);
-    for (int32_t k = 0; k < a->shape->group; k += 8) {
+        for (int i = 0; i < n_quads; i++) high[m][i] = vdupq_n_s32(0), rest[m][i] = vdupq_n_s32(128 * (int32_t)at->sum[m]);
+    for (int32_t k = 0; k < a->shape->group; k += 8, p += 2 * PANEL_LINE) {
         int8x8_t x[TILE], fine[TILE];
         for (int m = 0; m < n; m++) {
             x[m] = vld1_s8(q + m * a->shape->group + k);
             fine[m] = vld1_s8(q + at->low + m * a->shape->group + k);
         }
         for (int i = 0; i < n_quads; i++) {
-            int8x16_t w0, w1;
-            if (bits == 4) {
-                uint8x16_t w = vld1q_u8(p + 16 * i);
-                w0 = vreinterpretq_s8_u8(vandq_u8(w, low));
-                w1 = vreinterpretq_s8_u8(vshrq_n_u8(w, 4));
-            } else {
-                const uint8x16_t top = vdupq_n_u8(128);
-                w0 = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(p + 16 * i), top));
-                w1 = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(p + PANEL_LINE + 16 * i), top));
-            }
+            int8x16_t w0 = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(p + 16 * i), top));
+            int8x16_t w1 = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(p + PANEL_LINE + 16 * i), top));
             for (int m = 0; m < n; m++) {
-                total[m][i] = vdotq_lane_s32(total[m][i], w0, x[m], 0);
-                total[m][i] = vdotq_lane_s32(total[m][i], w1, x[m], 1);
+                high[m][i] = vdotq_lane_s32(high[m][i], w0, x[m], 0);
+                high[m][i] = vdotq_lane_s32(high[m][i], w1, x[m], 1);
                 rest[m][i] = vdotq_lane_s32(rest[m][i], w0, fine[m], 0);
                 rest[m][i] = vdotq_lane_s32(rest[m][i], w1, fine[m], 1);
             }
         }
-        p += bits == 4 ? PANEL_LINE : 2 * PANEL_LINE;
     }
     for (int m = 0; m < n; m++)
-        for (int i = 0; i < n_quads; i++) total[m][i] = vaddq_s32(vshlq_n_s32(total[m][i], 4), rest[m][i]);
+        for (int i = 0; i < n_quads; i++) total[m][i] = vcvtq_f32_s32(vaddq_s32(vshlq_n_s32(high[m][i], 4), rest[m][i]));
+}
+
+/* Several rows against 4-bit codes: three products of bytes for two inputs, where high and low bytes would take four.
+ *
+ * A byte of a panel holds two codes, w0 + 16 w1, and is multiplied as it is. Of the two inputs x0 and x1 that belong to them,
+ *
+ *   a   is x0 modulo 16, such that   c = x1 - 16 a   is a byte: of sixteen neighbours one is
+ *   b = (x0 - a) / 16   is a byte, too
+ *   w0 x0 + w1 x1 = 16 (w0 b) + (w0 + 16 w1) a + w1 c
+ *
+ * which is exact, and all three are bytes as long as inputs are within ACTS_MAX. The byte of codes is taken as code - 128: 128 times the sum of the a of a
+ * group, which its first sixteen bytes end with, is added back. Of eight inputs, four are x0 and four x1; a row has them as four b, a and c and
+ * four bytes more: [groups][group / 8][rows of a tile][16]. */
+enum { PAIR_BYTES = 16, PAIR_SUM = 12 };
+
+INLINE int8_t *pairs_of(const struct quant_acts *x, int64_t row, const struct acts_row *at) {
+    return at->q + row % x->tile * (PAIR_BYTES - x->group);
+}
+
+INLINE void pairs_dot(const struct panel_args *a, const unsigned char *p, const int8_t *q, const int n, const int n_quads,
+                      float32x4_t total[TILE][QUADS]) {
+    int32x4_t high[TILE][QUADS], rest[TILE][QUADS];
+    const int64_t step = (int64_t)PAIR_BYTES * a->x.tile;
+    for (int m = 0; m < n; m++) {
+        int32_t lost;
+        memcpy(&lost, q + m * PAIR_BYTES + PAIR_SUM, sizeof lost);
+        for (int i = 0; i < n_quads; i++) high[m][i] = vdupq_n_s32(0), rest[m][i] = vdupq_n_s32(lost + ARM_START);
+    }
+    for (int32_t k = 0; k < a->shape->group; k += 8, p += PANEL_LINE, q += step) {
+        int8x16_t x[TILE];
+        for (int m = 0; m < n; m++) x[m] = vld1q_s8(q + m * PAIR_BYTES);
+        for (int i = 0; i < n_quads; i++) {
+            uint8x16_t w = vld1q_u8(p + 16 * i);
+            int8x16_t w0 = vreinterpretq_s8_u8(vandq_u8(w, vdupq_n_u8(15))), w1 = vreinterpretq_s8_u8(vshrq_n_u8(w, 4));
+            int8x16_t both = vreinterpretq_s8_u8(veorq_u8(w, vdupq_n_u8(128)));
+            for (int m = 0; m < n; m++) {
+                high[m][i] = vdotq_laneq_s32(high[m][i], w0, x[m], 0);
+                rest[m][i] = vdotq_laneq_s32(rest[m][i], both, x[m], 1);
+                rest[m][i] = vdotq_laneq_s32(rest[m][i], w1, x[m], 2);
+            }
+        }
+    }
+    for (int m = 0; m < n; m++)
+        for (int i = 0; i < n_quads; i++) total[m][i] = arm_float(vmlaq_s32(rest[m][i], high[m][i], vdupq_n_s32(16)));
 }
 
 /* n rows of activations from `row` on (in one tile) against quads [quad, quad + n_quads) of a panel. */
@@ -59,6 +94,7 @@ INLINE void tile(const struct panel_args *a, const unsigned char *p, int64_t row
                  const int bits, const int narrow) {
     const struct pack_shape *s = a->shape;
     struct acts_row x = acts_row_at(&a->x, row);
+    const int8_t *pairs = pairs_of(&a->x, row, &x);
     size_t code_bytes = s->group_bytes - (narrow ? 64 : 128);
     float32x4_t acc[TILE][QUADS];
     for (int m = 0; m < n; m++)
@@ -68,13 +104,14 @@ INLINE void tile(const struct panel_args *a, const unsigned char *p, int64_t row
         for (int m = 0; m < n; m++)
             for (int i = 0; i < n_quads; i++) inner[m][i] = vdupq_n_f32(0);
         for (int64_t end = g + acts_span_groups(&a->x, g); g < end; g++, p += s->group_bytes, x.q += x.q_step, x.sum += x.step) {
-            int32x4_t total[TILE][QUADS];
-            group_dot(a, p + 16 * quad, &x, n, n_quads, bits, total);
+            float32x4_t total[TILE][QUADS];
+            if (bits == 4) pairs_dot(a, p + 16 * quad, pairs, n, n_quads, total), pairs += x.q_step;
+            else group_dot(a, p + 16 * quad, &x, n, n_quads, total);
             for (int i = 0; i < n_quads; i++) {
                 float32x4_t scale = arm_scales(p + code_bytes, 4 * (quad + i), narrow),
                             bias = arm_scales(p + code_bytes, PANEL_ROWS + 4 * (quad + i), narrow);
                 for (int m = 0; m < n; m++) {
-                    inner[m][i] = vfmaq_f32(inner[m][i], vcvtq_f32_s32(total[m][i]), scale);
+                    inner[m][i] = vfmaq_f32(inner[m][i], total[m][i], scale);
                     inner[m][i] = vfmaq_n_f32(inner[m][i], bias, x.sum[m]);
                 }
             }
@@ -97,7 +134,9 @@ INLINE void rows(const struct panel_args *a, const int bits, const int narrow) {
         y += m * a->y_stride;
         if (a->n_rows - m == 3)
             for (int quad = 0; quad < QUADS; quad += 2) tile(a, p, m, y, quad, 3, 2, bits, narrow);
-        if (a->n_rows - m == 2) tile(a, p, m, y, 0, 2, QUADS, bits, narrow);
+        if (a->n_rows - m == 2 && bits == 4)
+            for (int quad = 0; quad < QUADS; quad += 2) tile(a, p, m, y, quad, 2, 2, bits, narrow);
+        if (a->n_rows - m == 2 && bits == 8) tile(a, p, m, y, 0, 2, QUADS, bits, narrow);
         if (a->n_rows - m == 1) tile(a, p, m, y, 0, 1, QUADS, bits, narrow);
     }
 }
@@ -152,7 +191,7 @@ ARM_ROW_KERNELS(row_panels)
 
 static void panel(const struct panel_args *a) {
     const struct pack_shape *s = a->shape;
-    if (a->n_rows == 1) {
+    if (a->n_rows == 1 && (s->code_bits == 8 || a->x.tile == 1)) {
         arm_one_row(a, &row_kernels);
     } else if (s->code_bits == 4) {
         if (s->narrow_scales) rows(a, 4, 1);
@@ -163,14 +202,48 @@ static void panel(const struct panel_args *a) {
     }
 }
 
+/* Eight inputs as four b, a and c. Returns the four a. */
+INLINE int32x4_t put_pairs(int8_t *q, int32x4_t x0, int32x4_t x1) {
+    int32x4_t a = vshrq_n_s32(vaddq_s32(x1, vdupq_n_s32(128)), 4); /* the largest whose c is a byte */
+    a = vsubq_s32(a, vandq_s32(vsubq_s32(a, x0), vdupq_n_s32(15)));
+    int32x4_t b = vshrq_n_s32(vsubq_s32(x0, a), 4), c = vsubq_s32(x1, vshlq_n_s32(a, 4));
+    int16x8_t front = vcombine_s16(vmovn_s32(b), vmovn_s32(a)), back = vcombine_s16(vmovn_s32(c), vdup_n_s16(0));
+    vst1q_s8(q, vcombine_s8(vmovn_s16(front), vmovn_s16(back)));
+    return a;
+}
+
+static float pair_group(const float *x, const struct quant_acts *out, float inverse, int8_t *q) {
+    int32x4_t total = vdupq_n_s32(0), lost = total;
+    int64_t step = (int64_t)PAIR_BYTES * out->tile;
+    for (int32_t k = 0; k < out->group; k += 8) {
+        int32x4_t x0 = arm_round(x + k, inverse), x1 = arm_round(x + k + 4, inverse);
+        total = vaddq_s32(total, vaddq_s32(x0, x1));
+        lost = vaddq_s32(lost, put_pairs(q + k / 8 * step, x0, x1));
+    }
+    int32_t sum = 128 * vaddvq_s32(lost);
+    memcpy(q + PAIR_SUM, &sum, sizeof sum);
+    return (float)vaddvq_s32(total);
+}
+
+static void pair_row(const float *x, const struct quant_acts *out, int64_t row) {
+    struct acts_row at = acts_row_at(out, row);
+    int8_t *q = pairs_of(out, row, &at);
+    for (int64_t g = 0; g < out->n_groups; at.scale += at.step) {
+        int64_t end = g + acts_span_groups(out, g);
+        float inverse = arm_quant_span(x, (end - g) * out->group, at.scale);
+        for (; g < end; g++, x += out->group, q += at.q_step, at.sum += at.step) *at.sum = pair_group(x, out, inverse, q);
+    }
+}
+
 static void quant_row(const float *x, const struct quant_acts *out, int64_t row) {
     struct acts_row at = acts_row_at(out, row);
-    arm_quant_row(x, out, at, (struct arm_place){at.q, at.low, 8}, 0);
+    if (out->bits == 4 && out->tile > 1) pair_row(x, out, row);
+    else arm_quant_row(x, out, at, (struct arm_place){at.q, at.low, 8}, 0);
 }
 
 void kern_dotprod(struct kernels *k) {
     k->isa = "neon-dotprod";
     k->quant_row = quant_row;
     k->panel = panel;
-    k->row_more = 0.6f; /* two products of bytes for each code: of 4 bits, 4 rows take 2.9 and 8 rows 5.8 */
+    k->row_more = 0.5f; /* of 4-bit codes, products alone: 2 rows take 1.5, 4 rows 2.6 and 8 rows 5.2 */
 }

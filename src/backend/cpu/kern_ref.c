@@ -71,6 +71,7 @@ static float act_relu2(float x, const float *p) { (void)p; return x > 0 ? x * x 
 static float act_sigmoid(float x, const float *p) { (void)p; return sigmoid(x); }
 static float act_tanh(float x, const float *p) { (void)p; return m_tanhf(x); }
 static float act_softplus(float x, const float *p) { (void)p; return x > 20.0f ? x : (float)m_log(1.0 + m_exp((double)x)); }
+static float act_sqrt_softplus(float x, const float *p) { return (float)sqrt((double)act_softplus(x, p)); }
 static float act_softcap(float x, const float *p) { return p[0] * m_tanhf(x / p[0]); }
 static float act_xielu(float x, const float *p) {
     if (x > 0) return p[0] * x * x + p[2] * x;
@@ -104,6 +105,7 @@ static float (*const act_functions[N_ACT_KINDS])(float, const float *) = {
     [ACT_SIGMOID] = act_sigmoid,
     [ACT_TANH] = act_tanh,
     [ACT_SOFTPLUS] = act_softplus,
+    [ACT_SQRT_SOFTPLUS] = act_sqrt_softplus,
     [ACT_SOFTCAP] = act_softcap,
     [ACT_XIELU] = act_xielu,
     [ACT_EXP] = act_exp,

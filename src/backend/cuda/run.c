@@ -45,6 +45,17 @@ static bool may_be_one_list(const struct cuda *c) {
            c->gpu->functions[KERNEL_one_experts_128];
 }
 
+/* Lowers a step that checks drafts with the instructions of decode steps. Where these are no single list, it is lowered as a prompt. */
+static int lower_checks(struct cuda *c, struct err *err) {
+    int32_t n_decode = c->n_decode, n_tiles = c->n_tiles;
+    c->n_decode = c->key.n_rows, c->n_tiles = 0;
+    TRY(lower_list(c, err));
+    c->is_replayed = cuda_one_list_holds(c);
+    if (c->is_replayed) return ERR_OK;
+    c->n_decode = n_decode, c->n_tiles = n_tiles;
+    return lower_list(c, err);
+}
+
 /* Fuses the list and lowers it. */
 static int prepare(struct cuda *c, struct err *err) {
     struct oplist *l = &c->base.list;
@@ -52,12 +63,14 @@ static int prepare(struct cuda *c, struct err *err) {
     c->one_list = may_be_one_list(c);
     if (c->one_list) {
         TRY(lower_list(c, err));
-        c->one_list = cuda_one_list_holds(c);
+        c->one_list = c->is_replayed = cuda_one_list_holds(c);
     }
     if (!c->one_list) {
         bool mostly_wide = cuda_split_wide(c);
-        if (!c->no_fuse && (mostly_wide || !cuda_step_small(c))) fuse_list(l); /* instructions want sums and norms as ops of their own */
-        TRY(lower_list(c, err));
+        bool is_fused = !c->no_fuse && (mostly_wide || !cuda_step_small(c)); /* instructions want sums and norms as ops of their own */
+        if (is_fused) fuse_list(l);
+        c->is_replayed = c->key.decode_only;
+        TRY(!is_fused && !c->times && cuda_step_small(c) && cuda_key_checks(&c->key) ? lower_checks(c, err) : lower_list(c, err));
     }
     note_outputs(c);
     return cuda_note_inputs(c, err);
@@ -158,7 +171,7 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
     if (c->key.gives) TRY(cuda_given_upload(c, step, err));
     TRY(prepare(c, err));
     TRY(cuda_inputs_send(c, step, err));
-    bool wanted = !c->times && cuda_graph_wanted(c, &c->key);
+    bool wanted = !c->times && c->key.decode_only && cuda_graph_wanted(c, &c->key);
     if (c->times || (!wanted && !cuda_graph_at_once(c))) return launch_all(c, err);
     struct cuda_graph *g;
     TRY(cuda_graph_build(c, &g, err));

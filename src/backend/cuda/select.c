@@ -19,6 +19,12 @@ static bool attn_relative_fits(const struct cuda *c, const struct op *op) {
     return op->n_in == 3 && (dtype == K_F32 || dtype == K_BF16) && k->k_width <= 256 && op->out[0].width <= 256;
 }
 
+static bool attn_more_fits(const struct cuda *c, const struct op *op) {
+    int32_t dtype = cuda_kv_dtype(c, &c->layout.classes[op->arg.attn.kv.kv_class]),
+            more = cuda_kv_dtype(c, &c->layout.classes[op->arg.attn.more.kv_class]);
+    return (dtype == K_F32 || dtype == K_BF16) && more == dtype && op->in[0].width <= 512;
+}
+
 static bool attn_rows_fits(const struct cuda *c, const struct op *op) {
     (void)c;
     return op->in[0].width <= 256 && op->in[2].width <= 256;
@@ -44,6 +50,14 @@ static bool delta_fits(const struct cuda *c, const struct op *op) {
 
 static bool lightning_fits(const struct cuda *c, const struct op *op) {
     return (op->arg.lightning.width * 34 + 160) * (int32_t)sizeof(float) <= c->gpu->shared_max;
+}
+
+static bool exchange_fits(const struct cuda *c, const struct op *op) {
+    return (op->in[0].width * 37 + 160) * (int32_t)sizeof(float) <= c->gpu->shared_max;
+}
+
+static bool mlstm_fits(const struct cuda *c, const struct op *op) {
+    return (op->in[0].width * 2 + 160) * (int32_t)sizeof(float) <= c->gpu->shared_max;
 }
 
 static bool ssd_fits(const struct cuda *c, const struct op *op) {
@@ -98,6 +112,11 @@ const struct select_row cuda_select_rows[] = {
     {OP_LIGHTNING, "lightning", lightning_fits, lower_lightning, false},
     {OP_LRU, "lru", always, lower_lru, false},
     {OP_WKV, "wkv", always, lower_wkv, false},
+    {OP_EXCHANGE, "exchange", exchange_fits, lower_exchange, false},
+    {OP_MLSTM, "mlstm", mlstm_fits, lower_mlstm, true},
+    {OP_COMPRESS, "compress", always, lower_compress, false},
+    {OP_ATTN_MORE, "attn_more", attn_more_fits, lower_attn_more, true},
+    {OP_BLEND, "blend", always, lower_blend, false},
     {OP_CONCAT, "concat", always, lower_concat, false},
     {OP_ROWS, "rows", always, lower_rows, false},
     {OP_ARGMAX, "argmax", always, lower_argmax, false},

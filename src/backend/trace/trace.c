@@ -100,6 +100,7 @@ static void put_rope(struct sb *out, const struct rope_args *a) {
     sb_fmt(out, " %s rotated=%d", a->kind == ROPE_HALF ? "half" : "pair", a->n_rotated);
     put_number(out, "first", a->first, 0);
     put_number(out, "magnitude", a->magnitude, 1);
+    put_number(out, "shift", a->shift, 0);
     if (!a->inv_freq) sb_fmt(out, " table=%d", a->table);
 }
 
@@ -135,6 +136,7 @@ static void put_attn(struct sb *out, const struct attn_args *a) {
     put_weight(out, "buckets", a->buckets);
     put_number(out, "both_ways", a->both_ways, 0);
     put_number(out, "is_strict", a->is_strict, 0);
+    if (a->every) sb_fmt(out, " more=%d.%d every=%d", a->more.kv_class, a->more.index, a->every);
 }
 
 static void put_route(struct sb *out, const struct route_args *a) {
@@ -208,7 +210,11 @@ static void put_args(struct sb *out, const struct op *op) {
         break;
     case OP_ROPE: put_rope(out, &op->arg.rope); break;
     case OP_KV_WRITE: sb_fmt(out, " kv=%d.%d", op->arg.kv.kv.kv_class, op->arg.kv.kv.index); break;
-    case OP_PICK: sb_fmt(out, " kv=%d.%d k=%d", op->arg.pick.kv.kv_class, op->arg.pick.kv.index, op->arg.pick.k); break;
+    case OP_PICK:
+        sb_fmt(out, " kv=%d.%d k=%d", op->arg.pick.kv.kv_class, op->arg.pick.kv.index, op->arg.pick.k);
+        put_number(out, "every", op->arg.pick.every, 0);
+        break;
+    case OP_ATTN_MORE:
     case OP_ATTN: put_attn(out, &op->arg.attn); break;
     case OP_ROUTE: put_route(out, &op->arg.route); break;
     case OP_EXPERTS: put_experts(out, &op->arg.experts); break;
@@ -229,6 +235,15 @@ static void put_args(struct sb *out, const struct op *op) {
         sb_fmt(out, " state=%d", op->arg.wkv.state);
         put_weight(out, "rate", op->arg.wkv.rate);
         put_weight(out, "first", op->arg.wkv.first);
+        break;
+    case OP_COMPRESS:
+        sb_fmt(out, " state=%d every=%d overlaps=%d", op->arg.compress.state, op->arg.compress.every, op->arg.compress.overlaps);
+        put_weight(out, "bias", op->arg.compress.bias);
+        break;
+    case OP_BLEND: sb_fmt(out, " rounds=%d eps=%g", op->arg.blend.rounds, (double)op->arg.blend.eps); break;
+    case OP_EXCHANGE: sb_fmt(out, " state=%d rate=%g", op->arg.exchange.state, (double)op->arg.exchange.rate); break;
+    case OP_MLSTM:
+        sb_fmt(out, " state=%d scale=%g eps=%g", op->arg.mlstm.state, (double)op->arg.mlstm.scale, (double)op->arg.mlstm.eps);
         break;
     case OP_LRU:
         sb_fmt(out, " state=%d", op->arg.lru.state);

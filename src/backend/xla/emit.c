@@ -25,6 +25,11 @@ static emit_fn *const emitters[N_OP_KINDS] = {
     [OP_LIGHTNING] = emit_lightning,
     [OP_LRU] = emit_lru,
     [OP_WKV] = emit_wkv,
+    [OP_EXCHANGE] = emit_exchange,
+    [OP_MLSTM] = emit_mlstm,
+    [OP_COMPRESS] = emit_compress,
+    [OP_ATTN_MORE] = emit_attn_more,
+    [OP_BLEND] = emit_blend,
     [OP_PASSING] = emit_passing,
     [OP_CONCAT] = emit_concat,
     [OP_ROWS] = emit_rows,
@@ -34,7 +39,8 @@ static emit_fn *const emitters[N_OP_KINDS] = {
 /* ---- the step block ----------------------------------------------------------------------------------------------- */
 
 static bool same_rope(const struct rope_args *a, const struct rope_args *b) {
-    return a->inv_freq == b->inv_freq && a->table == b->table && a->n_rotated == b->n_rotated && a->magnitude == b->magnitude;
+    return a->inv_freq == b->inv_freq && a->table == b->table && a->n_rotated == b->n_rotated && a->magnitude == b->magnitude &&
+           a->shift == b->shift;
 }
 
 int32_t xla_rope_index(const struct xla_ropes *ropes, const struct rope_args *a) {
@@ -329,16 +335,7 @@ static int emit_ops(struct emit *e, struct err *err) {
     return ERR_OK;
 }
 
-/* Tables of distances that rows make themselves have no emitter. */
-static bool has_relative(const struct oplist *l) {
-    for (int32_t i = 0; i < l->n_ops; i++)
-        if (l->ops[i].kind == OP_ATTN && l->ops[i].n_in == 3) return true;
-    return false;
-}
-
 int emit_program(const struct emit_args *args, struct xla_program *out, struct err *err) {
-    if (has_relative(args->list))
-        return err_set(err, ERR_EUNSUPPORTED, "attention with products for distances does not run on xla; use --device cpu");
     struct emit e = {.a = *args, .out = out};
     *out = (struct xla_program){0};
     xla_step_layout(&args->at, args->kv, args->ropes, &e.in);

@@ -104,8 +104,8 @@ void xla_program_free(struct xla_program *p);
 typedef void emit_fn(struct emit *e, const struct op *op);
 emit_fn emit_embed, emit_linear, emit_head_linear;
 emit_fn emit_norm, emit_add, emit_act, emit_glu, emit_mulvec, emit_rope, emit_concat, emit_rows, emit_argmax;
-emit_fn emit_kv_write, emit_pick, emit_attn, emit_route, emit_passing, emit_experts;
-emit_fn emit_conv, emit_delta, emit_ssd, emit_scan, emit_lightning, emit_lru, emit_wkv;
+emit_fn emit_blend, emit_kv_write, emit_pick, emit_attn, emit_attn_more, emit_route, emit_passing, emit_experts;
+emit_fn emit_conv, emit_delta, emit_ssd, emit_scan, emit_lightning, emit_lru, emit_wkv, emit_exchange, emit_mlstm, emit_compress;
 
 /* ---- for emitters ------------------------------------------------------------------------------------------------- */
 

@@ -49,6 +49,7 @@ struct hlo_val emit_act_of(struct emit *e, struct hlo_val x, enum act_kind kind,
     case ACT_SIGMOID: return hlo_unary(h, "logistic", x);
     case ACT_TANH: return hlo_unary(h, "tanh", x);
     case ACT_SOFTPLUS: return emit_softplus(e, x);
+    case ACT_SQRT_SOFTPLUS: return hlo_unary(h, "sqrt", emit_softplus(e, x));
     case ACT_SOFTCAP: return times(e, hlo_unary(h, "tanh", hlo_with(h, "divide", x, (double)p[0])), (double)p[0]);
     case ACT_XIELU: return xielu(e, x, p);
     case ACT_EXP: return hlo_unary(h, "exponential", x);
@@ -216,4 +217,39 @@ void emit_rope(struct emit *e, const struct op *op) {
     if (a->first > 0) y = hlo_concat(h, hlo_slice(h, x, 2, 0, a->first), y, 2);
     if (a->first + a->n_rotated < width) y = hlo_concat(h, y, hlo_slice(h, x, 2, a->first + a->n_rotated, width), 2);
     emit_set(e, op, 0, y);
+}
+
+/* ---- streams ------------------------------------------------------------------------------------------------------ */
+
+/* c [rows, n, n] divided by its sums along a dimension. */
+static struct hlo_val divide_by_sums(struct emit *e, struct hlo_val c, int32_t dim, float eps) {
+    struct hlo *h = &e->h;
+    struct hlo_val sum = hlo_with(h, "add", hlo_reduce(h, "add", c, dim, 0), (double)eps);
+    return hlo_div(h, c, hlo_broadcast(h, sum, c.shape, dim == 1 ? (const int32_t[]){0, 2} : (const int32_t[]){0, 1}));
+}
+
+static struct hlo_val blend_weights(struct emit *e, const struct blend_args *a, struct hlo_val logits) {
+    struct hlo *h = &e->h;
+    struct hlo_val most = hlo_reduce(h, "maximum", logits, 2, -INFINITY);
+    struct hlo_val c = hlo_unary(h, "exponential", hlo_sub(h, logits, hlo_spread(h, most, logits.shape, 0)));
+    c = hlo_with(h, "add", divide_by_sums(e, c, 2, 0), (double)a->eps);
+    c = divide_by_sums(e, c, 1, a->eps);
+    struct hlo_loop loop = {.n = 1, .carried = {c}};
+    hlo_loop_begin(h, &loop, hlo_const(h, HLO_I32, a->rounds - 1, (struct hlo_shape){0}));
+    c = divide_by_sums(e, loop.carried[0], 2, a->eps);
+    c = divide_by_sums(e, c, 1, a->eps);
+    hlo_loop_end(h, &loop, &c);
+    return loop.carried[0];
+}
+
+void emit_blend(struct emit *e, const struct op *op) {
+    struct hlo *h = &e->h;
+    struct hlo_val x = emit_view(e, op->in[0]), logits = emit_flat(e, op->in[1]);
+    int64_t rows = hlo_dim(x, 0), n = hlo_dim(x, 1);
+    struct hlo_val c = blend_weights(e, &op->arg.blend, hlo_reshape(h, logits, HLO_SHAPE(rows, n, n)));
+    struct hlo_val mixed = hlo_dot(
+        h, c, x, &(struct hlo_dot){.n_batch = 1, .batch_a = {0}, .batch_b = {0}, .n_contract = 1, .contract_a = {1}, .contract_b = {1}});
+    struct hlo_val made = hlo_broadcast(h, emit_flat(e, op->in[2]), x.shape, (const int32_t[]){0, 2});
+    made = hlo_mul(h, made, hlo_spread(h, emit_flat(e, op->in[3]), x.shape, 0));
+    emit_set(e, op, 0, hlo_add(h, made, mixed));
 }

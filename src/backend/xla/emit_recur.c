@@ -356,3 +356,124 @@ void emit_wkv(struct emit *e, const struct op *op) {
     for (int32_t i = 0; i < 2; i++) r.in[i] = by_time(e, emit_flat(e, op->in[i]));
     run_recur(e, &r);
 }
+
+/* ---- memories by head --------------------------------------------------------------------------------------------- */
+
+/* in: r, what is kept, k, v, where a part is taken out, the same times that part. */
+static struct hlo_val exchange_turn(struct emit *e, const struct op *op, const struct hlo_val *in, struct hlo_val *state) {
+    (void)op;
+    struct hlo *h = &e->h;
+    struct hlo_val taken = outer(e, in[5], read_rows(e, in[4], *state));
+    struct hlo_val kept = hlo_mul(h, *state, hlo_spread(h, in[1], state->shape, 0));
+    *state = hlo_sub(h, hlo_add(h, kept, outer(e, in[2], in[3])), taken);
+    return read_rows(e, in[0], *state);
+}
+
+void emit_exchange(struct emit *e, const struct op *op) {
+    const struct exchange_args *a = &op->arg.exchange;
+    struct hlo *h = &e->h;
+    int64_t seqs = e->a.at.seqs, heads = op->in[0].heads, width = op->in[0].width;
+    struct recur r = {.op = op, .turn = exchange_turn, .state = a->state, .n_in = 6};
+    r.state_shape = HLO_SHAPE(seqs, heads, width, width);
+    r.out_shape = HLO_SHAPE(seqs, heads, width);
+    struct hlo_val in[6];
+    for (int32_t i = 0; i < 6; i++) in[i] = emit_view(e, op->in[i]);
+    in[1] = hlo_unary(h, "exponential", hlo_with(h, "multiply", hlo_unary(h, "logistic", in[1]), (double)a->rate));
+    in[5] = hlo_mul(h, in[4], in[5]);
+    for (int32_t i = 0; i < 6; i++) r.in[i] = by_time(e, in[i]);
+    run_recur(e, &r);
+}
+
+/* in: scaled queries, keys, values with a 1 behind them, the input gate, the logarithm of the forget gate. */
+static struct hlo_val mlstm_turn(struct emit *e, const struct op *op, const struct hlo_val *in, struct hlo_val *state) {
+    struct hlo *h = &e->h;
+    int64_t seqs = hlo_dim(in[0], 0), heads = hlo_dim(in[0], 1), k_width = hlo_dim(in[0], 2), columns = hlo_dim(in[2], 2);
+    int64_t n = heads * k_width * columns;
+    struct hlo_val s = hlo_reshape(h, hlo_slice(h, *state, 1, 0, n), HLO_SHAPE(seqs, heads, k_width, columns));
+    struct hlo_val kept = hlo_add(h, in[4], hlo_slice(h, *state, 1, n, n + heads)), top = hlo_binary(h, "maximum", kept, in[3]);
+    struct hlo_val keep = hlo_unary(h, "exponential", hlo_sub(h, kept, top)), fresh = hlo_unary(h, "exponential", hlo_sub(h, in[3], top));
+    s = hlo_mul(h, s, hlo_spread(h, keep, s.shape, 0));
+    struct hlo_val gain = hlo_mul(h, in[1], hlo_spread(h, fresh, in[1].shape, 0));
+    s = hlo_add(h, s, outer(e, gain, in[2]));
+    struct hlo_val all = read_rows(e, in[0], s), y = hlo_slice(h, all, 2, 0, columns - 1);
+    struct hlo_val below = hlo_unary(h, "abs", hlo_reshape(h, hlo_slice(h, all, 2, columns - 1, columns), HLO_SHAPE(seqs, heads)));
+    below = hlo_binary(h, "maximum", below, hlo_unary(h, "exponential", hlo_unary(h, "negate", top)));
+    below = hlo_with(h, "add", below, (double)op->arg.mlstm.eps);
+    *state = hlo_concat(h, hlo_reshape(h, s, HLO_SHAPE(seqs, n)), top, 1);
+    return hlo_div(h, y, hlo_spread(h, below, y.shape, 0));
+}
+
+void emit_mlstm(struct emit *e, const struct op *op) {
+    const struct mlstm_args *a = &op->arg.mlstm;
+    struct hlo *h = &e->h;
+    int64_t seqs = e->a.at.seqs, heads = op->in[0].heads, k_width = op->in[0].width, v_width = op->in[2].width;
+    struct recur r = {.op = op, .turn = mlstm_turn, .state = a->state, .n_in = 5};
+    r.state_shape = HLO_SHAPE(seqs, heads * k_width * (v_width + 1) + heads);
+    r.out_shape = HLO_SHAPE(seqs, heads, v_width);
+    struct hlo_val v = emit_view(e, op->in[2]), one = hlo_const(h, HLO_F32, 1.0, HLO_SHAPE(hlo_dim(v, 0), heads, 1));
+    r.in[0] = by_time(e, hlo_with(h, "multiply", emit_view(e, op->in[0]), (double)a->scale));
+    r.in[1] = by_time(e, emit_view(e, op->in[1]));
+    r.in[2] = by_time(e, hlo_concat(h, v, one, 2));
+    r.in[3] = by_time(e, emit_flat(e, op->in[3]));
+    struct hlo_val f = emit_softplus(e, hlo_unary(h, "negate", emit_flat(e, op->in[4])));
+    r.in[4] = by_time(e, hlo_unary(h, "negate", f));
+    run_recur(e, &r);
+}
+
+/* ---- weighed sums of windows --------------------------------------------------------------------------------------- */
+
+struct windows {
+    struct hlo_val all; /* [seqs, kept + rows, values and scores] */
+    struct hlo_val pos; /* [seqs, rows] */
+    struct hlo_val bias;
+};
+
+/* The positions of one window, which lie `back` to `back` - every + 1 before a row, added to the running sums: the largest score, the weights, the weighed values. */
+static void add_window(struct emit *e, const struct compress_args *a, const struct windows *w, int32_t series, struct hlo_val *sums) {
+    struct hlo *h = &e->h;
+    int64_t n_series = a->overlaps ? 2 : 1, channels = n_series * a->width, first = series * a->width;
+    struct hlo_shape shape = sums[0].shape;
+    struct hlo_val values = hlo_slice(h, w->all, 2, first, first + a->width);
+    struct hlo_val scores = hlo_slice(h, w->all, 2, channels + first, channels + first + a->width);
+    struct hlo_val bias = hlo_slice(h, w->bias, 1, first, first + a->width);
+    struct hlo_loop loop = {.n = 3, .carried = {sums[0], sums[1], sums[2]}};
+    hlo_loop_begin(h, &loop, hlo_const(h, HLO_I32, a->every, (struct hlo_shape){0}));
+    struct hlo_val at = hlo_with(h, "add", loop.i, (double)(series * a->every));
+    struct hlo_val x = hlo_slice_at(h, values, 1, at, shape.dims[1]), s = hlo_slice_at(h, scores, 1, at, shape.dims[1]);
+    struct hlo_val own = hlo_reshape(h, hlo_slice_at(h, bias, 0, loop.i, 1), HLO_SHAPE(a->width));
+    s = hlo_add(h, s, hlo_spread(h, own, shape, 2));
+    struct hlo_val back = hlo_sub(h, hlo_like(h, at, (double)(n_series * a->every - 1)), at);
+    struct hlo_val there = hlo_compare(h, "GE", w->pos, hlo_broadcast(h, back, w->pos.shape, NULL));
+    there = hlo_spread(h, there, shape, 0);
+    s = hlo_select(h, there, s, hlo_like(h, s, -1e38));
+    struct hlo_val top = hlo_binary(h, "maximum", loop.carried[0], s);
+    struct hlo_val keep = hlo_unary(h, "exponential", hlo_sub(h, loop.carried[0], top)),
+                   fresh = hlo_unary(h, "exponential", hlo_sub(h, s, top));
+    fresh = hlo_select(h, there, fresh, hlo_like(h, fresh, 0));
+    struct hlo_val sum = hlo_add(h, hlo_mul(h, loop.carried[1], keep), fresh), kept = hlo_mul(h, loop.carried[2], keep);
+    struct hlo_val above = hlo_add(h, kept, hlo_mul(h, fresh, hlo_select(h, there, x, hlo_like(h, x, 0))));
+    hlo_loop_end(h, &loop, (struct hlo_val[]){top, sum, above});
+    for (int32_t i = 0; i < 3; i++) sums[i] = loop.carried[i];
+}
+
+void emit_compress(struct emit *e, const struct op *op) {
+    const struct compress_args *a = &op->arg.compress;
+    struct hlo *h = &e->h;
+    int64_t seqs = e->a.at.seqs, rows = e->a.at.rows, n_series = a->overlaps ? 2 : 1, kept = n_series * a->every - 1;
+    int64_t all = op->in[0].width;
+    struct hlo_shape shape = HLO_SHAPE(seqs, rows, a->width);
+    struct hlo_val x = hlo_reshape(h, emit_flat(e, op->in[0]), HLO_SHAPE(seqs, rows, all));
+    struct windows w = {.all = hlo_concat(h, load_state(e, a->state, HLO_SHAPE(seqs, kept, all)), x, 1)};
+    w.pos = emit_step_part(e, e->in.pos, HLO_SHAPE(seqs, rows), HLO_I32);
+    w.bias = hlo_reshape(h, emit_vector(e, a->bias), HLO_SHAPE(a->every, n_series * a->width));
+    struct hlo_val sums[3] = {hlo_const(h, HLO_F32, -1e38, shape)};
+    sums[1] = hlo_const(h, HLO_F32, 0, shape);
+    sums[2] = hlo_const(h, HLO_F32, 0, shape);
+    for (int32_t i = 0; i < n_series; i++) add_window(e, a, &w, i, sums);
+    struct hlo_val next = hlo_with(h, "add", w.pos, 1), rest = hlo_binary(h, "remainder", next, hlo_like(h, next, a->every));
+    struct hlo_val ends = hlo_spread(h, hlo_compare_with(h, "EQ", rest, 0), shape, 0);
+    struct hlo_val y = hlo_div(h, sums[2], sums[1]);
+    emit_set(e, op, 0, hlo_select(h, ends, y, hlo_like(h, y, 0)));
+    struct hlo_val valid = emit_step_part(e, e->in.n_valid, (struct hlo_shape){0}, HLO_I32);
+    store_state(e, a->state, rows == 1 ? hlo_slice(h, w.all, 1, 1, 1 + kept) : hlo_slice_at(h, w.all, 1, valid, kept));
+}

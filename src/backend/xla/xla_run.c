@@ -43,7 +43,7 @@ static void fill_angles(struct xla *x, const struct xla_executable *e, const str
                                     ? ((const struct xla_weight *)a->inv_freq->packed)->host
                                     : p->step->rope + ((int64_t)(p->seq + s) * p->step->n_rope_tables + a->table) * p->step->rope_width;
         for (int32_t r = 0; r < p->n_rows; r++, out += a->n_rotated) {
-            float pos = (float)p->step->pos[seq->row + p->skip + r];
+            float pos = (float)(p->step->pos[seq->row + p->skip + r] + a->shift);
             for (int32_t i = 0; i < half; i++) {
                 double sine, cosine;
                 m_sincos((double)(pos * inv_freq[i]), &sine, &cosine);
@@ -161,7 +161,7 @@ static struct xla_shape shape_of(const struct xla *x, const struct part *p, int3
         at.seqs = at.logits = batch_bucket(p->n_seqs);
         return at;
     }
-    at.rows = p->n_rows <= XLA_CHUNK_SMALL ? XLA_CHUNK_SMALL : XLA_CHUNK_LARGE;
+    at.rows = p->n_rows <= XLA_CHUNK_SMALL ? XLA_CHUNK_SMALL : p->n_rows <= XLA_CHUNK_LARGE ? XLA_CHUNK_LARGE : at.context;
     at.logits = count_wanted(p, next) > 1 ? at.rows : 1;
     return at;
 }
@@ -179,10 +179,17 @@ static int run_part(struct xla *x, const struct part *p, int32_t *next, struct e
     return ERR_OK;
 }
 
+/* Rows that see those behind them, too, cannot wait for another chunk. */
+static bool sees_both_ways(const struct oplist *l) {
+    for (int32_t i = 0; i < l->n_ops; i++)
+        if (l->ops[i].kind == OP_ATTN && l->ops[i].arg.attn.both_ways) return true;
+    return false;
+}
+
 static int run_prompt(struct xla *x, const struct step *step, int32_t seq, int32_t *next, struct err *err) {
-    int32_t n_rows = step->seqs[seq].n_rows;
-    for (int32_t skip = 0; skip < n_rows; skip += XLA_CHUNK_LARGE) {
-        int32_t n = n_rows - skip < XLA_CHUNK_LARGE ? n_rows - skip : XLA_CHUNK_LARGE;
+    int32_t n_rows = step->seqs[seq].n_rows, chunk = sees_both_ways(&x->base.list) ? n_rows : XLA_CHUNK_LARGE;
+    for (int32_t skip = 0; skip < n_rows; skip += chunk) {
+        int32_t n = n_rows - skip < chunk ? n_rows - skip : chunk;
         TRY(run_part(x, &(struct part){.step = step, .seq = seq, .n_seqs = 1, .skip = skip, .n_rows = n}, next, err));
     }
     return ERR_OK;

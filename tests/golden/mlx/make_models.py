@@ -28,6 +28,8 @@ MODELS = {
     "mimo": dict(BASE, num_nextn_predict_layers=1),
     "internlm2": dict(BASE, bias=False),
     "internlm3": dict(BASE, qkv_bias=True, head_dim=8),
+    "rwkv7": dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=3, head_dim=16, norm_eps=4e-5, a_low_rank_dim=6, v_low_rank_dim=5,
+                  gate_low_rank_dim=8, decay_low_rank_dim=7, tie_word_embeddings=False),
     "bailing_moe": dict(BASE, **dict(LING, num_shared_experts=2)),
     "bailing_moe-2": dict(BASE, **LING, use_qk_norm=True, partial_rotary_factor=0.5, moe_router_enable_expert_bias=True, score_function="sigmoid",
                           n_group=4, topk_group=2, routed_scaling_factor=2.5, moe_shared_expert_intermediate_size=24),

@@ -54,6 +54,7 @@ int cuda_open(struct device *d, const struct backend_options *options, struct ba
                                .device = d,
                                .precision = options->precision,
                                .mixes_rows = true,
+                               .reads_shared = true,
                                .runs_ahead = true,
                                .gives = true,
                                .row_first = 0.5,

@@ -66,7 +66,7 @@ struct program {
 
 /* Where the arrays of a step lie in the step block; a function of the key and the limits. */
 struct step_layout {
-    size_t ids, pos, seq_of, wanted_rows, seqs, choices, tables[KV_CLASSES_MAX], rope, tiles;
+    size_t ids, pos, seq_of, wanted_rows, seqs, sharing, shared_of, choices, tables[KV_CLASSES_MAX], rope, tiles;
     size_t given, places, until,
         spans[2]; /* where the key has them; given: [GIVEN_SETS][rows] which of cuda.given's numbers are the row's */
     size_t bytes;
@@ -120,6 +120,8 @@ struct cuda {
     bool exact, no_fuse;
     bool
         one_list; /* a step of one row with experts is being lowered as one list; wide products are rounded then, since kernels/one.cu keeps 16 bits of x */
+    bool
+        is_replayed; /* the program that was lowered last does not depend on how rows are shared among sequences, so that a graph of it can be replayed */
     size_t kept_back;                /* bytes of the GPU that are left free for the driver and the display */
     const struct select_row *forced; /* for measurements: this row of the table is taken for all ops that it fits */
     struct step_times *times;        /* for measurements: launches are timed one by one, and no step is a graph; NULL: they are not */

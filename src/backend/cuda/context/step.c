@@ -26,6 +26,8 @@ void cuda_step_layout(const struct cuda *c, const struct step_key *key, struct s
     out->seq_of = cut(&used, rows);
     out->wanted_rows = cut(&used, (size_t)(key->n_logits + key->n_hidden) * sizeof(int32_t));
     out->seqs = cut(&used, seqs * sizeof(struct k_seq));
+    out->sharing = cut(&used, key->shared_len ? 2 * sizeof(int32_t) + rows : 0);
+    out->shared_of = cut(&used, key->shared_len ? rows : 0);
     out->choices = cut(&used, key->chooses ? (size_t)key->n_logits * sizeof(struct k_choice) : 0);
     out->rope = cut(&used, seqs * (size_t)c->n_rope_tables * (size_t)c->rope_width * sizeof(float));
     out->tiles = cut(&used, ((size_t)key->n_rows / FLASH_ROWS + seqs) * 2 * sizeof(int32_t));
@@ -46,6 +48,7 @@ int cuda_step_open(struct cuda *c, const struct step *step, struct err *err) {
                             .max_len = step->table_capacity * K_BLOCK,
                             .chooses = CHOICE_ALL,
                             .gives = true,
+                            .shared_len = KV_BLOCK,
                             .has_places = true,
                             .sees = true,
                             .has_spans = true};
@@ -93,6 +96,15 @@ static void pack_given(const struct cuda *c, const struct step *step, unsigned c
         for (int32_t r = 0, next = 0; r < step->n_rows; r++) *at++ = step->given[k] && step->given[k][r] ? next++ : -1;
 }
 
+/* Rows that have blocks in common, and of each row how many positions. */
+static void pack_sharing(const struct cuda *c, const struct step *step, unsigned char *data) {
+    int32_t *sharing = (int32_t *)(data + c->at.sharing), *shared_of = (int32_t *)(data + c->at.shared_of);
+    if (!c->key.shared_len) return;
+    sharing[0] = step->n_sharing, sharing[1] = c->key.shared_len;
+    memset(shared_of, 0, (size_t)step->n_rows * sizeof *shared_of);
+    for (int32_t i = 0; i < step->n_sharing; i++) sharing[2 + i] = step->sharing[i], shared_of[step->sharing[i]] = c->key.shared_len;
+}
+
 /* Where rows lie, and what they see. Places of text are the same along all axes: one of them is all that a decode step needs. */
 static void pack_places(const struct cuda *c, const struct step *step, unsigned char *data) {
     size_t rows = (size_t)step->n_rows * sizeof(int32_t);
@@ -132,6 +144,7 @@ int cuda_step_upload(struct cuda *c, const struct step *step, struct err *err) {
     if (c->key.chooses) memcpy(data + c->at.choices, step->choices, (size_t)step->n_logits * sizeof *step->choices);
     size_t ropes = (size_t)step->n_seqs * (size_t)step->n_rope_tables * (size_t)step->rope_width;
     if (ropes) memcpy(data + c->at.rope, step->rope, ropes * sizeof(float));
+    pack_sharing(c, step, data);
     pack_given(c, step, data);
     pack_places(c, step, data);
     pack_tables(c, step, data);

@@ -72,7 +72,7 @@ bool cuda_tiles(const struct cuda *c, const struct weight_source *s) {
     bool fits =
         s->n_experts == 1 || (s->is_expert && tile_bits(f->bits) == 4 && s->out % TILE_ROWS == 0); /* experts' kernels take 4 bits */
     return c->gpu->functions[KERNEL_tile_pack] && !c->exact && !s->is_vector && !s->is_router && fits && f->mode == QUANT_AFFINE &&
-           f->group >= 32 && f->dtype != DT_F32 && s->in % TILE_UNIT == 0;
+           f->dtype != DT_F32 && s->in % TILE_UNIT == 0;
 }
 
 int64_t cuda_tile_bytes(const struct format *f, int64_t in) {
@@ -159,47 +159,80 @@ static size_t bytes_of(const struct cuda *c, const struct weight_source *s, int6
     return align256((size_t)cuda_tile_bytes(&s->format, s->in) * ceil_div(n_rows, TILE_ROWS));
 }
 
-/* ---- matrices of heads in f32, which products round to bf16 anyway ---------------------------------------------------- */
+/* ---- numbers that are stored otherwise than they come ------------------------------------------------------------------ */
 
-static bool is_narrowed(const struct cuda *c, const struct weight_source *s) {
-    const struct format *f = &s->format;
-    return !c->exact && c->gpu->functions[KERNEL_qmv_16_64] && f->mode == QUANT_NONE && f->dtype == DT_F32 && s->n_experts > 1 &&
-           !s->is_expert && !s->is_vector;
+/* A weight as it comes, and as it lies on the GPU. */
+struct stored {
+    const struct weight_source *given;
+    struct weight_source source;
+};
+
+static int convert_row(const struct stored *s, enum weight_plane plane, const void *from, void *to, struct err *err) {
+    const struct format *f = &s->given->format;
+    if (plane == PLANE_VALUES && f->mode == QUANT_AFFINE) {
+        quant_codes(f, from, 0, s->given->in, to);
+        return ERR_OK;
+    }
+    int64_t n = plane == PLANE_VALUES ? s->given->in : s->given->in / f->group;
+    plain_from_f32(s->source.format.dtype, from, n, to);
+    for (int64_t i = 0; i < n && plane != PLANE_VALUES; i++) {
+        uint16_t half;
+        memcpy(&half, (const unsigned char *)to + 2 * i, sizeof half);
+        if ((half & 0x7C00u) == 0x7C00u)
+            return err_set(err, ERR_EUNSUPPORTED, "%s: a scale or bias is too large for f16; run it with --precision exact",
+                           s->given->name);
+    }
+    return ERR_OK;
 }
 
-static int read_narrowed(void *user, enum weight_plane plane, int64_t row, int64_t n_rows, void *dst, struct err *err) {
-    const struct weight_source *s = user;
-    float *values = mem_try((size_t)s->in * sizeof *values);
-    int code = values ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for a row of %s", s->name);
-    for (int64_t i = 0; i < n_rows && !code; i++) {
-        code = s->read(s->user, plane, row + i, 1, values, err);
-        if (!code) plain_from_f32(DT_BF16, values, s->in, (unsigned char *)dst + (size_t)(i * s->in) * 2);
-    }
+static size_t plane_bytes(const struct weight_source *s, enum weight_plane plane) {
+    if (plane == PLANE_VALUES) return quant_values_bytes(&s->format, s->in);
+    return plane == PLANE_SCALES ? quant_scales_bytes(&s->format, s->in) : quant_biases_bytes(&s->format, s->in);
+}
+
+static int read_stored(void *user, enum weight_plane plane, int64_t row, int64_t n_rows, void *dst, struct err *err) {
+    const struct stored *s = user;
+    size_t from = plane_bytes(s->given, plane), to = plane_bytes(&s->source, plane);
+    if (from == to) return s->given->read(s->given->user, plane, row, n_rows, dst, err);
+    unsigned char *values = mem_try((size_t)n_rows * from);
+    int code = values ? s->given->read(s->given->user, plane, row, n_rows, values, err)
+                      : err_set(err, ERR_EMEMORY, "no memory for rows of %s", s->given->name);
+    for (size_t i = 0; i < (size_t)n_rows && !code; i++)
+        code = convert_row(s, plane, values + i * from, (unsigned char *)dst + i * to, err);
     mem_free(values);
     return code;
 }
 
-/* The source as it is stored; `of` must outlive it. */
-static struct weight_source stored_source(const struct cuda *c, const struct weight_source *of) {
-    struct weight_source s = *of;
-    if (!is_narrowed(c, of)) return s;
-    s.format.dtype = DT_BF16;
-    s.read = read_narrowed;
-    s.user = (void *)(uintptr_t)of;
-    return s;
+/* Matrices of heads in f32, which products round to bf16 anyway. Scales of f32: with the 11 bits of f16 the numbers of a group are off by less than a
+ * hundredth of a step, and activations are rounded to 8 bits. Experts of 5 and 6 bits: their kernels take bytes. */
+static void store_as(const struct cuda *c, const struct weight_source *given, struct stored *out) {
+    const struct format *f = &given->format;
+    *out = (struct stored){given, *given};
+    struct weight_source *s = &out->source;
+    if (c->exact || given->is_vector || given->is_router) return;
+    bool is_affine = f->mode == QUANT_AFFINE && c->gpu->functions[KERNEL_tile_pack];
+    bool is_heads =
+        f->mode == QUANT_NONE && f->dtype == DT_F32 && given->n_experts > 1 && !given->is_expert && c->gpu->functions[KERNEL_qmv_16_64];
+    if (is_heads) s->format.dtype = DT_BF16;
+    if (is_affine && f->dtype == DT_F32) s->format.dtype = DT_F16;
+    if (is_affine && given->is_expert && tile_bits(f->bits) == 8) s->format.bits = 8;
+    s->read = read_stored;
+    s->user = out;
 }
 
 size_t cuda_weight_bytes(const struct backend *be, const struct weight_source *source) {
     const struct cuda *c = (const struct cuda *)be;
-    struct weight_source s = stored_source(c, source);
-    return bytes_of(c, &s, s.n_experts * s.out) + SPARE_BYTES;
+    struct stored s;
+    store_as(c, source, &s);
+    return bytes_of(c, &s.source, source->n_experts * source->out) + SPARE_BYTES;
 }
 
 int cuda_weight_bind(struct backend *be, const struct weight_source *given, struct weight *out, struct err *err) {
     struct cuda *c = (struct cuda *)be;
     TRY(cuda_use(c, err));
-    struct weight_source stored = stored_source(c, given);
-    const struct weight_source *source = &stored;
+    struct stored stored;
+    store_as(c, given, &stored);
+    const struct weight_source *source = &stored.source;
     const struct format *f = &source->format;
     int64_t n_rows = source->n_experts * source->out;
     if (f->mode > QUANT_NVFP4)

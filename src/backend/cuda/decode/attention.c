@@ -1,7 +1,7 @@
 /* Attention of decode rows with what stands before it as one instruction: [NORM] [ROPE] [NORM] [ROPE] KV_WRITE ATTN. */
 #include "backend/cuda/decode/decode.h"
 
-enum { STEP_SPLIT = 256, STEP_SPLITS_MAX = 32, STEP_SINGLE_MAX = 1024, STEP_LONG = 1024 };
+enum { STEP_RUN = 256, STEP_SPLITS_MAX = 32, STEP_SINGLE_RUNS = 8, STEP_LONG = 1024, STEP_LONG_FEW = 4096 };
 
 /* The most positions that a row of this step can see; lengths are rounded up to the bucket of the step's graph. */
 static int32_t visible_most(const struct cuda *c, int32_t window, int32_t chunk) {
@@ -39,8 +39,9 @@ int32_t step_attention_find(const struct cuda *c, int32_t i, struct step_attenti
     if (attn->kind != OP_ATTN || attn->arg.attn.slopes || attn->arg.attn.both_ways) return 0;
     if (memcmp(&write->arg.kv.kv, &attn->arg.attn.kv, sizeof(struct kv_ref)) != 0) return 0;
     if (!cuda_same_view(attn->in[0], out->qkv.q) || !cuda_read_only_by(c, out->qkv.q, out->attn)) return 0;
-    /* kernels/decode.cu is quicker for several rows with long contexts; a single row stays here, because its list may have no gap */
-    bool is_long = c->key.n_rows > 1 && visible_most(c, attn->arg.attn.window, attn->arg.attn.chunk) > STEP_LONG;
+    /* kernels/decode.cu is quicker for several rows with long contexts; few rows stay here longer, because their list may have no gap */
+    int32_t longest = c->key.n_rows == 1 ? INT32_MAX : c->key.n_rows <= LIST_ROWS ? STEP_LONG_FEW : STEP_LONG;
+    bool is_long = visible_most(c, attn->arg.attn.window, attn->arg.attn.chunk) > longest;
     return shapes_fit(c, &out->qkv, attn) && !is_long ? n + 1 : 0;
 }
 
@@ -74,16 +75,29 @@ static void put_qkv(const struct cuda *c, const struct cuda_qkv *g, struct k_ste
     }
 }
 
-/* Cuts the positions into runs of at least STEP_SPLIT, at most one run for each block. With few positions each query head gets a block where there
- * are enough blocks. With many positions, or a cache of 8 bits, a block takes all query heads of a cached head, so that the cache is read once. */
+/* The most items that a row of a list has, by its number of runs. */
+static int32_t most_items(const struct k_step_attn *a) {
+    int32_t most = 0;
+    for (int32_t runs = 1; runs <= a->splits; runs++) {
+        int32_t n = a->c.heads * runs * (runs <= a->single ? a->group : 1);
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+/* Cuts the positions into runs of at least LIST_RUN (of a cache of 8 bits, and of more rows, STEP_RUN), at most one run for each block. With few runs each query head gets a block where there
+ * are enough blocks. With many, or a cache of 8 bits, a block takes all query heads of a cached head, so that the cache is read once. */
 static void share_attention(const struct cuda *c, struct k_step_attn *a) {
-    int32_t len = visible_most(c, a->window, a->chunk), most = c->gpu->n_sm / (a->rows * a->c.heads);
-    int32_t splits = (int32_t)ceil_div(len, STEP_SPLIT);
+    bool is_list =
+        a->rows <= LIST_ROWS; /* a row's runs do not depend on the other rows, so that it has the same bits with and without them */
+    int32_t len = visible_most(c, a->window, a->chunk), most = c->gpu->n_sm / ((is_list ? 1 : a->rows) * a->c.heads);
+    int32_t splits = (int32_t)ceil_div(len, is_list && a->c.dtype != K_I8 ? LIST_RUN : STEP_RUN);
     if (splits > most) splits = most;
     if (splits > STEP_SPLITS_MAX) splits = STEP_SPLITS_MAX;
     a->splits = splits < 1 ? 1 : splits;
-    a->per_item = a->c.dtype != K_I8 && len <= STEP_SINGLE_MAX && a->c.heads * a->group * a->splits <= c->gpu->n_sm ? 1 : a->group;
-    a->sets = (int32_t)ceil_div(a->group, a->per_item);
+    a->single = a->c.dtype == K_I8 ? 0 : c->gpu->n_sm / (a->c.heads * a->group);
+    if (a->single > STEP_SINGLE_RUNS) a->single = STEP_SINGLE_RUNS;
+    a->items = most_items(a);
 }
 
 void step_attention_lower(struct cuda *c, const struct step_attention *g) {
@@ -113,6 +127,6 @@ void step_attention_lower(struct cuda *c, const struct step_attention *g) {
     if (a->splits > 1)
         a->partial = cuda_op_scratch(c, &used, (size_t)a->rows * (size_t)attn->in[0].heads * (size_t)a->splits * part * sizeof(float));
     size_t room = is_8 ? (size_t)attn8_item_bytes((int)d, a->group, LIST_WARPS) : ((heads + 2) * d + heads * warps * part) * sizeof(float);
-    size_t shared_bytes = (is_8 ? LIST_HEAD_BYTES : STEP_HEAD_BYTES) + room;
+    size_t shared_bytes = (size_t)(is_8 ? list_head_bytes(1) : STEP_HEAD_BYTES) + room;
     step_emit(c, &in, &values, (unsigned int)(a->rows * a->c.heads * a->splits), shared_bytes);
 }

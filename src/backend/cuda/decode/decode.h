@@ -1,7 +1,7 @@
-/* Decode steps: few rows, each of a sequence of its own. Groups of ops become instructions, which one kernel runs one behind the other.
+/* Decode steps: few rows, each of a sequence of its own or several of one (drafts). Groups of ops become instructions, which one kernel runs one behind the other.
  *
  * An instruction is a product with what stands around it (product.c), attention with what stands before it (attention.c), or one of the three
- * that make a row's experts (experts.c). A list is the instructions of a step of one row that one launch runs (links.c). A graph is the whole
+ * that make a row's experts (experts.c). A list is the instructions of a step of up to LIST_ROWS rows that one launch runs (links.c). A graph is the whole
  * step, kept by the driver and started with one call (graph.c). */
 #ifndef MLXCEL_BACKEND_CUDA_DECODE_DECODE_H
 #define MLXCEL_BACKEND_CUDA_DECODE_DECODE_H
@@ -73,6 +73,8 @@ void cuda_links_place(struct k_instr *in, const struct step_values *values, int3
 
 /* ---- graphs (graph.c) ---- */
 
+/* Whether a step checks drafts: few rows, several of one sequence, all with logits. */
+bool cuda_key_checks(const struct step_key *key);
 struct cuda_graph *cuda_graph_find(struct cuda *c, const struct step_key *key);
 /* Whether this key came before, so that a graph is worth building; notes the key. */
 bool cuda_graph_wanted(struct cuda *c, const struct step_key *key);

@@ -3,7 +3,7 @@
 #include "backend/cuda/decode/decode.h"
 
 static bool is_tiled(const struct weight *w) {
-    return w && cuda_weight_args(w).tile_bytes && w->format.group != 32;
+    return w && cuda_weight_args(w).tile_bytes && tile_runs(w->format.group) == 1;
 }
 
 static bool experts_suit(const struct experts_args *e) {

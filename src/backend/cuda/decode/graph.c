@@ -2,22 +2,32 @@
  * other are a run; where blocks of a launch may wait for each other, a run becomes one node of the graph. */
 #include "backend/cuda/decode/decode.h"
 
+bool cuda_key_checks(const struct step_key *key) {
+    return !key->decode_only && key->n_rows <= LIST_ROWS && key->n_logits == key->n_rows && key->n_hidden == 0 && !key->gives &&
+           !key->has_places && !key->sees && !key->part;
+}
+
+static bool may_replay(const struct step_key *key) {
+    return (key->decode_only && !key->gives) || cuda_key_checks(key);
+}
+
 /* Whether steps of two keys have the same program. Lengths count by their bucket. */
 static bool same_key(const struct step_key *a, const struct step_key *b) {
     return a->part == b->part && a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->n_logits == b->n_logits &&
-           a->n_hidden == b->n_hidden && a->chooses == b->chooses && a->has_places == b->has_places && a->sees == b->sees &&
+           a->n_hidden == b->n_hidden && cuda_length_bucket(a->shared_len) == cuda_length_bucket(b->shared_len) &&
+           (a->shared_len > 0) == (b->shared_len > 0) && a->chooses == b->chooses && a->has_places == b->has_places && a->sees == b->sees &&
            cuda_length_bucket(a->max_len) == cuda_length_bucket(b->max_len);
 }
 
 struct cuda_graph *cuda_graph_find(struct cuda *c, const struct step_key *key) {
-    if (!key->decode_only || key->gives) return NULL;
+    if (!may_replay(key)) return NULL;
     for (int32_t i = 0; i < c->n_graphs; i++)
         if (same_key(&c->graphs[i].key, key)) return &c->graphs[i];
     return NULL;
 }
 
 bool cuda_graph_wanted(struct cuda *c, const struct step_key *key) {
-    if (!key->decode_only || key->gives) return false;
+    if (!may_replay(key)) return false;
     for (int32_t i = 0; i < c->n_seen && i < SEEN_MAX; i++)
         if (same_key(&c->seen[i], key)) return true;
     c->seen[c->n_seen++ % SEEN_MAX] = *key;
@@ -179,7 +189,7 @@ static struct cuda_graph *graph_slot(struct cuda *c) {
 bool cuda_graph_at_once(const struct cuda *c) {
     struct runs r;
     bool any = false;
-    if (!c->key.decode_only || c->key.gives || c->key.n_rows != 1) return false;
+    if (!c->is_replayed || !may_replay(&c->key) || c->key.n_rows > LIST_ROWS) return false;
     gather_runs(c, &r);
     for (int32_t i = 0; i < r.n_runs; i++) any = any || r.runs[i].is_one;
     free_runs(&r);

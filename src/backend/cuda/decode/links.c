@@ -1,4 +1,5 @@
-/* Lists: the instructions of a step of one row, which one launch of kernels/one.cu runs. This file chooses the kernel and makes the links.
+/* Lists: the instructions of a step of one row, or of up to LIST_ROWS, which one launch of kernels/one.cu or few.cu runs. This file chooses the kernel and
+ * makes the links.
  *
  * A link is memory through which a result goes from the blocks that make it to the blocks that read it. Its words carry a tag (kernels/sync.cuh), so
  * a reader waits for the words that it needs, and no barrier of all blocks is needed. An instruction whose x is the result of the one right before it
@@ -7,29 +8,29 @@
  * instruction that reads an older result than LINK_REACH waits for all blocks too. */
 #include "backend/cuda/decode/decode.h"
 
-enum { LINKS = 8, LINK_REACH = LINKS - 2, LINK_BYTES_MAX = 128 << 10 };
+enum { FEW_DEPTH = 4, LINKS = 8, LINK_REACH = LINKS - 2, LINK_BYTES_MAX = 128 << 10 }; /* of a row */
 
 /* ---- kernels -------------------------------------------------------------------------------------------------------- */
 
 /* What the weights of a list are: codes of 4 bits, of 4 and 8, of 4 with experts, bf16, f16. */
 enum one_kind { ONE_4, ONE_48, ONE_EXPERTS, ONE_16, ONE_F16, N_ONE_KINDS };
 
-/* By kind of weights and width of heads: the kernel, and the one for a cache of 8 bits (N_KERNELS: there is none); the most places of a warp's ring of weights. */
+/* By kind of weights and width of heads: the kernel, the one for a cache of 8 bits, and the one for several rows (N_KERNELS: there is none). */
 static const struct one_kernel {
-    enum kernel_id id, id_8;
+    enum kernel_id id, id_8, id_few;
     enum one_kind kind;
-    int32_t width, depth;
+    int32_t width;
 } one_kernels[] = {
-    {KERNEL_one_4_64, KERNEL_one8_4_64, ONE_4, 64, 4},
-    {KERNEL_one_4_128, KERNEL_one8_4_128, ONE_4, 128, 4},
-    {KERNEL_one_48_64, KERNEL_one8_48_64, ONE_48, 64, 4},
-    {KERNEL_one_48_128, KERNEL_one8_48_128, ONE_48, 128, 4},
-    {KERNEL_one_experts_64, KERNEL_one8_experts_64, ONE_EXPERTS, 64, 4},
-    {KERNEL_one_experts_128, KERNEL_one8_experts_128, ONE_EXPERTS, 128, 4},
-    {KERNEL_one_16_64, N_KERNELS, ONE_16, 64, 3},
-    {KERNEL_one_16_128, N_KERNELS, ONE_16, 128, 3},
-    {KERNEL_one_f16_64, N_KERNELS, ONE_F16, 64, 3},
-    {KERNEL_one_f16_128, N_KERNELS, ONE_F16, 128, 3},
+    {KERNEL_one_4_64, KERNEL_one8_4_64, KERNEL_few_4_64, ONE_4, 64},
+    {KERNEL_one_4_128, KERNEL_one8_4_128, KERNEL_few_4_128, ONE_4, 128},
+    {KERNEL_one_48_64, KERNEL_one8_48_64, KERNEL_few_48_64, ONE_48, 64},
+    {KERNEL_one_48_128, KERNEL_one8_48_128, KERNEL_few_48_128, ONE_48, 128},
+    {KERNEL_one_experts_64, KERNEL_one8_experts_64, N_KERNELS, ONE_EXPERTS, 64},
+    {KERNEL_one_experts_128, KERNEL_one8_experts_128, N_KERNELS, ONE_EXPERTS, 128},
+    {KERNEL_one_16_64, N_KERNELS, N_KERNELS, ONE_16, 64},
+    {KERNEL_one_16_128, N_KERNELS, N_KERNELS, ONE_16, 128},
+    {KERNEL_one_f16_64, N_KERNELS, N_KERNELS, ONE_F16, 64},
+    {KERNEL_one_f16_128, N_KERNELS, N_KERNELS, ONE_F16, 128},
 };
 
 /* Elements of a product's x. The product that goes down from all chosen experts reads the inner values of all of them. */
@@ -40,18 +41,19 @@ static int64_t x_width(const struct k_step_linear *l) {
 /* Shared memory beside the rings. A product: x and the sums of its groups. Attention: queries, the new key and value, results of the warps. */
 static size_t room_of(const struct k_instr *in) {
     const struct k_step_attn *a = &in->u.attn;
-    size_t units = (size_t)x_width(&in->u.linear) / 64, d = (size_t)a->c.k_width, heads = (size_t)a->per_item;
+    size_t d = (size_t)a->c.k_width, heads = (size_t)a->group, rows = a->rows > 1 ? LIST_ROWS : 1;
     if (in->kind == K_STEP_ROUTER) return 0;
-    if (in->kind == K_STEP_LINEAR) return (units + 1) / 2 * 16 + units * 128;
-    if (a->c.dtype == K_I8) return (size_t)attn8_item_bytes(a->c.k_width, a->per_item, LIST_WARPS);
-    size_t each = heads == 1 ? LIST_WARPS : LIST_WARPS / ((heads + 1) / 2);
-    return ((heads + 2) * d + heads * each * (d + 2)) * sizeof(float);
+    if (in->kind == K_STEP_LINEAR) return (size_t)list_x_bytes((int)(x_width(&in->u.linear) / 64), in->u.linear.rows);
+    if (a->c.dtype == K_I8) return (size_t)attn8_item_bytes(a->c.k_width, a->group, LIST_WARPS);
+    size_t parts = heads * (LIST_WARPS / ((heads + 1) / 2)); /* of warps that share all query heads; alone a head has all warps */
+    if (parts < LIST_WARPS) parts = LIST_WARPS;
+    return ((heads + 2 * rows) * d + parts * (d + 2)) * sizeof(float);
 }
 
 /* What the instructions of a list need of a kernel: one mode of weights (-1: none yet) and, where they are plain, one type, one width of heads (0: none yet),
- * experts, codes of 8 bits beside those of 4, a cache of 8 bits. */
+ * experts, codes of 8 bits beside those of 4, a cache of 8 bits; and how many rows all of them have. */
 struct one_shape {
-    int32_t mode, dtype, width;
+    int32_t mode, dtype, width, rows;
     bool has_experts, has_8, cache_8;
 };
 
@@ -67,20 +69,29 @@ static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_
     if (in->kind == K_STEP_ROUTER) return shape->has_experts = true;
     if (in->kind == K_STEP_ATTN) {
         if (!shape->width) shape->width = a->c.k_width, shape->cache_8 = a->c.dtype == K_I8;
-        return a->rows == 1 && shape->cache_8 == (a->c.dtype == K_I8) && a->c.k_width == shape->width &&
-               a->c.heads * a->sets * a->splits <= c->gpu->n_sm;
+        return a->rows == shape->rows && shape->cache_8 == (a->c.dtype == K_I8) && a->c.k_width == shape->width && a->items <= c->gpu->n_sm;
     }
     if (shape->mode < 0) shape->mode = l->w.mode, shape->dtype = l->w.dtype;
     if (l->w.mode == K_AFFINE && l->w.bits == 8) shape->has_8 = true;
     if (l->w.out / 16 * l->w.tile_bytes > INT32_MAX && l->glu_inner) return false; /* distances in k_stream have 32 bits */
-    bool is_same = l->w.mode == K_PLAIN ? l->w.dtype == shape->dtype : l->w.group != 32;
-    return l->rows == 1 && l->w.mode == shape->mode && is_same;
+    bool is_same = l->w.mode == K_PLAIN ? l->w.dtype == shape->dtype : tile_runs(l->w.group) == 1;
+    return l->rows == shape->rows && l->w.mode == shape->mode && is_same;
+}
+
+static int32_t rows_of(const struct k_instr *in) {
+    return in->kind == K_STEP_ATTN ? in->u.attn.rows : in->u.linear.rows;
+}
+
+static enum kernel_id kernel_for(const struct one_kernel *one, const struct one_shape *shape) {
+    if (shape->rows > 1) return shape->cache_8 ? N_KERNELS : one->id_few;
+    return shape->cache_8 ? one->id_8 : one->id;
 }
 
 bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, struct launch *out, int32_t *out_depth) {
-    struct one_shape shape = {.mode = -1};
+    struct one_shape shape = {.mode = -1, .rows = rows_of(in)};
     bool is_small = cuda_has_small_shared(c);
     size_t most = 0, sums = 2 * (size_t)list_sums(is_small) * sizeof(float);
+    if (shape.rows > LIST_ROWS) return false;
     for (int32_t i = 0; i < n; i++) {
         if (!one_fits(c, &in[i], &shape)) return false;
         if (room_of(&in[i]) > most) most = room_of(&in[i]);
@@ -88,13 +99,15 @@ bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, s
     if (!shape.width) shape.width = 128;
     for (size_t k = 0; k < sizeof one_kernels / sizeof *one_kernels; k++) {
         const struct one_kernel *one = &one_kernels[k];
-        size_t place = (size_t)list_place_bytes(one->kind == ONE_16 || one->kind == ONE_F16, one->kind == ONE_48, is_small);
-        size_t fixed = LIST_HEAD_BYTES + sums + most, each = LIST_WARPS * place;
-        enum kernel_id id = shape.cache_8 ? one->id_8 : one->id;
+        bool is_plain = one->kind == ONE_16 || one->kind == ONE_F16;
+        size_t place = (size_t)list_place_bytes(is_plain, one->kind == ONE_48, is_small, shape.rows);
+        size_t fixed = (size_t)list_head_bytes(shape.rows) + sums + most, each = LIST_WARPS * place;
+        enum kernel_id id = kernel_for(one, &shape);
         if (one->kind != kind_of(&shape) || one->width != shape.width || id == N_KERNELS || !c->gpu->functions[id]) continue;
         if (fixed + each > (size_t)c->gpu->shared_max) return false;
         size_t depth = ((size_t)c->gpu->shared_max - fixed) / each;
-        if (depth > (size_t)one->depth) depth = (size_t)one->depth;
+        if (depth > (size_t)list_depth(is_plain, shape.rows)) depth = (size_t)list_depth(is_plain, shape.rows);
+        if (shape.rows > 1 && depth < FEW_DEPTH && c->key.decode_only) return false; /* kernels/step.cu is quicker */
         *out = (struct launch){id, {(unsigned int)c->gpu->n_sm, 1, 1}, LIST_WARPS * 32, (unsigned int)(fixed + depth * each), 0, 0, false};
         *out_depth = (int32_t)depth;
         return true;
@@ -129,15 +142,15 @@ static size_t link_bytes(struct result r) {
 }
 
 static bool can_link(struct result r) {
-    return r.width % 2 == 0 && link_bytes(r) <= LINK_BYTES_MAX;
+    return r.width % 2 == 0 && link_bytes(r) / (size_t)r.rows <= LINK_BYTES_MAX;
 }
 
-/* Whether instruction p makes one row of `width` elements of the type, and `value` is the whole of it. */
-static bool is_whole(const struct k_instr *in, const struct step_values *values, int32_t p, struct tensor value, int64_t width,
-                     int32_t dtype) {
+/* Whether instruction p makes as many rows of `width` elements of the type, and `value` is the whole of them. */
+static bool is_whole(const struct k_instr *in, const struct step_values *values, int32_t p, struct tensor value, int32_t rows,
+                     int64_t width, int32_t dtype) {
     struct result r = result_of(&in[p]);
     return can_link(r) && value.offset == values[p].y.offset && r.width == width && r.stride == value.row_stride && r.dtype == dtype &&
-           r.rows == 1;
+           r.rows == rows;
 }
 
 /* Links x. The inner product of experts reads the x that its router read, two instructions before, and the router's scores. */
@@ -150,7 +163,7 @@ static bool link_x(const struct k_instr *in, const struct step_values *values, i
         a->e.scores_maker = i - 1;
         a->e.scores_link = 1;
     }
-    if (!is_whole(in, values, p, values[i].x, x_width(a), a->x_dtype)) return false;
+    if (!is_whole(in, values, p, values[i].x, a->rows, x_width(a), a->x_dtype)) return false;
     a->x_maker = p;
     a->x_link = 1;
     return true;
@@ -160,7 +173,8 @@ static bool link_x(const struct k_instr *in, const struct step_values *values, i
 static bool link_residual(const struct k_instr *in, const struct step_values *values, int32_t i, struct k_step_linear *a) {
     int32_t p = maker_of(values, i, values[i].residual);
     if (p < 0) return true;
-    if (i - p > LINK_REACH || !is_whole(in, values, p, values[i].residual, a->glu_inner ? a->glu_inner : a->w.out, K_F32)) return false;
+    if (i - p > LINK_REACH || !is_whole(in, values, p, values[i].residual, a->rows, a->glu_inner ? a->glu_inner : a->w.out, K_F32))
+        return false;
     a->residual_maker = p;
     a->residual_link = 1;
     return true;
@@ -171,7 +185,7 @@ static bool link_qkv(const struct k_instr *in, const struct step_values *values,
     int32_t p = maker_of(values, i, v->x);
     if (p < 0 || p != i - 1 || v->k.id != v->x.id || v->v.id != v->x.id) return false;
     struct result r = result_of(&in[p]);
-    if (!can_link(r) || r.dtype != K_F32 || r.stride != a->q_row || r.stride != a->k_row || r.stride != a->v_row || r.rows != 1)
+    if (!can_link(r) || r.dtype != K_F32 || r.stride != a->q_row || r.stride != a->k_row || r.stride != a->v_row || r.rows != a->rows)
         return false;
     int64_t first = values[p].y.offset;
     a->q_at = (int32_t)(v->x.offset - first), a->k_at = (int32_t)(v->k.offset - first), a->v_at = (int32_t)(v->v.offset - first);

@@ -97,7 +97,8 @@ cuda_lower_fn lower_kv_write, lower_attn_ref, lower_attn_relative, lower_pick, l
     lower_head_gemm, lower_route, lower_passing, lower_experts, lower_experts_ref;
 cuda_lower_fn lower_given, lower_pool_rows, lower_attn_rows, lower_attn_rows_flash;
 bool attn_rows_flash_fits(const struct cuda *c, const struct op *op);
-cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning, lower_lru, lower_wkv;
+cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning, lower_lru, lower_wkv, lower_exchange, lower_mlstm,
+    lower_compress, lower_blend, lower_attn_more;
 
 /* ---- fields that several kernels' arguments have in common ---- */
 

@@ -180,6 +180,7 @@ void lower_rope(struct cuda *c, const struct op *op) {
         .places = by_axes ? cuda_step_array(c, c->at.places) : 0,
         .seq_of = cuda_step_array(c, c->at.seq_of),
         ROPE_FIELDS(c, r),
+        .shift = r->shift,
     };
     for (int32_t i = 0; by_axes && i < r->n_rotated / 2; i++) a.axes[i / 16] |= (uint32_t)r->axes[i] << i % 16 * 2;
     EMIT(c, KERNEL_rope, GRID(op->out[0].rows, 1, 1), 256, 0, a);
@@ -210,4 +211,17 @@ void lower_argmax(struct cuda *c, const struct op *op) {
     a.at = cuda_op_scratch(c, &used, (size_t)x.rows * (size_t)a.chunks * sizeof(int32_t));
     EMIT(c, KERNEL_argmax_chunks, GRID(a.chunks, x.rows, 1), 256, 0, a);
     EMIT(c, KERNEL_argmax_rows, GRID(x.rows, 1, 1), 128, 0, a);
+}
+
+void lower_blend(struct cuda *c, const struct op *op) {
+    struct k_blend a = {
+        .x = cuda_view(c, op->in[0]),
+        .logits = cuda_view(c, op->in[1]),
+        .made = cuda_view(c, op->in[2]),
+        .post = cuda_view(c, op->in[3]),
+        .y = cuda_view(c, op->out[0]),
+        .rounds = op->arg.blend.rounds,
+        .eps = op->arg.blend.eps,
+    };
+    EMIT(c, KERNEL_blend, GRID(op->out[0].rows, 1, 1), 256, 0, a);
 }

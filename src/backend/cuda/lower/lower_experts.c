@@ -81,7 +81,7 @@ static enum kind kind_of(const struct weight *w) {
     if (cuda_weight_args(w).tile_bytes) return KIND_TILES;
     if (f->mode == QUANT_MXFP4) return KIND_FP4;
     if (f->mode == QUANT_NONE) return f->dtype == DT_BF16 ? KIND_16 : N_KINDS;
-    return f->mode == QUANT_AFFINE && f->bits == 8 && f->group >= 32 ? KIND_8 : N_KINDS;
+    return f->mode == QUANT_AFFINE && f->bits == 8 ? KIND_8 : N_KINDS;
 }
 
 /* Bytes of n numbers as two bf16 terms each. */
@@ -140,7 +140,7 @@ static int64_t some_shared_bytes(int64_t width, int32_t depth, int32_t pairs) {
 
 /* For batches in which an expert has six pairs at most on average: it then rarely needs more than one tile of eight. */
 static bool some_fits(const struct cuda *c, const struct k_experts *a, enum kind inner, enum kind down) {
-    return inner == KIND_TILES && down == KIND_TILES && a->up.group != 32 && a->down.group != 32 &&
+    return inner == KIND_TILES && down == KIND_TILES && tile_runs(a->up.group) == 1 && tile_runs(a->down.group) == 1 &&
            (int64_t)a->x.rows * a->k <= (int64_t)6 * a->n_experts &&
            some_shared_bytes(a->up.in > a->inner ? a->up.in : a->inner, 2, SOME_PAIRS) <= c->gpu->shared_max;
 }
@@ -200,12 +200,12 @@ static void emit_many(struct cuda *c, struct k_experts *a, enum kind inner, enum
 
 static bool warpgroup_fits(const struct cuda *c, const struct k_experts *a, enum kind inner, enum kind down) {
     return c->gpu->functions[KERNEL_wexperts_inner] && inner == KIND_TILES && down == KIND_TILES && a->gate.values &&
-           a->x.width % TILE_UNIT == 0 && (a->act.kind == ACT_SILU || a->act.kind == ACT_GELU_TANH) &&
-           wexperts_shared_bytes() <= c->gpu->shared_max;
+           a->x.width % TILE_UNIT == 0 && a->up.group >= 32 && a->down.group >= 32 &&
+           (a->act.kind == ACT_SILU || a->act.kind == ACT_GELU_TANH) && wexperts_shared_bytes() <= c->gpu->shared_max;
 }
 
 static bool is_plain(const struct k_weight *w) {
-    return w->dtype == K_BF16 && w->group != 32;
+    return w->dtype == K_BF16 && tile_runs(w->group) == 1;
 }
 
 /* One block for each multiprocessor; it takes tile after tile. */

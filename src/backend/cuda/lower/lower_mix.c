@@ -47,6 +47,11 @@ void lower_attn_relative(struct cuda *c, const struct op *op) {
     EMIT(c, a.a.c.dtype == K_F32 ? KERNEL_attn_relative_f32 : KERNEL_attn_relative_bf16, GRID(a.a.q.heads, a.a.q.rows, 1), 256, 0, a);
 }
 
+void lower_attn_more(struct cuda *c, const struct op *op) {
+    struct k_attn_more a = {.a = attn_args_of(c, op), .more = cuda_cache(c, op->arg.attn.more), .every = op->arg.attn.every};
+    EMIT(c, a.a.c.dtype == K_F32 ? KERNEL_attn_more_f32 : KERNEL_attn_more_bf16, GRID(a.a.q.heads, a.a.q.rows, 1), 256, 0, a);
+}
+
 static int32_t pick_keys(const struct op *op) {
     int32_t keys = 1;
     while (keys < op->arg.pick.k) keys *= 2;
@@ -73,6 +78,7 @@ void lower_pick(struct cuda *c, const struct op *op) {
         .seq_of = cuda_step_array(c, c->at.seq_of),
         .k = op->arg.pick.k,
         .keys = pick_keys(op),
+        .every = op->arg.pick.every > 0 ? op->arg.pick.every : 1,
     };
     EMIT(c, a.c.dtype == K_F32 ? KERNEL_pick_f32 : KERNEL_pick_bf16, GRID(1, a.q.rows, 1), 256, (unsigned int)pick_shared(op), a);
 }
@@ -81,7 +87,17 @@ void lower_pick(struct cuda *c, const struct op *op) {
 
 /* RUN_POSITIONS, LATENT_RUN: the fewest positions that are worth a block of their own, there and in kernels/latent.cu. FEW_HEADS, MANY_HEADS: query heads that a block of kernels/decode.cu takes.
  * SHORT: positions up to which the kernels with short rings are better. */
-enum { RUN_POSITIONS = 256, LATENT_RUN = 128, RUNS_MAX = 64, BLOCKS_A_SM = 8, FEW_HEADS = 8, MANY_HEADS = 16, SHORT = 256 };
+enum {
+    RUN_POSITIONS = 256,
+    LATENT_RUN = 128,
+    RUNS_MAX = 64,
+    BLOCKS_A_SM = 8,
+    SHARED_BLOCKS_A_SM = 3,
+    SHARED_BLOCKS_MIN = 4,
+    FEW_HEADS = 8,
+    MANY_HEADS = 16,
+    SHORT = 256
+};
 
 /* Kernels for tiles of prompt rows, by the width of a head; group: the most query heads of a cached head in decode steps. */
 static const struct flash_kernel {
@@ -113,9 +129,14 @@ bool attn_fast_fits(const struct cuda *c, const struct op *op) {
            op->out[0].width == d && group <= flash->group && flash_bytes(c, d) <= c->gpu->shared_max;
 }
 
+/* The most positions that a row sees for itself, rounded up as the step's graph has it. */
+static int32_t own_length(const struct cuda *c, const struct k_attn *a) {
+    return cuda_length_bucket(a->shared_of ? c->key.max_len - c->key.shared_len : c->key.max_len);
+}
+
 /* The number of runs into which a sequence's positions are cut; each run gets a block. blocks: of a row. */
 static int32_t count_runs(const struct cuda *c, const struct k_attn *a, int32_t blocks) {
-    int32_t len = cuda_length_bucket(c->key.max_len);
+    int32_t len = own_length(c, a);
     blocks *= c->n_decode;
     if (a->window > 0 && a->window < len) len = a->window;
     int32_t runs = (int32_t)ceil_div(len, RUN_POSITIONS), most = (int32_t)ceil_div(BLOCKS_A_SM * c->gpu->n_sm, blocks);
@@ -141,15 +162,42 @@ static const struct {
     {MANY_HEADS, 256, INT32_MAX, DECODE_SLOTS, DECODE_WIDE_SLOTS_SMALL, KERNEL_attn_many_256},
 };
 
+/* Where rows have blocks in common: those by kernels/prefix.cu, as many blocks of it as fill the GPU some times over. */
+static const struct {
+    int32_t width;
+    enum kernel_id kernel;
+} prefixes[] = {{64, KERNEL_attn_prefix_64}, {128, KERNEL_attn_prefix_128}};
+
+static int prefix_of(const struct cuda *c, const struct k_attn *a) {
+    if (!c->key.shared_len || a->window || a->chunk) return -1;
+    for (int i = 0; i < (int)(sizeof prefixes / sizeof *prefixes); i++)
+        if (prefixes[i].width == a->c.k_width && c->gpu->functions[prefixes[i].kernel]) return i;
+    return -1;
+}
+
+static int32_t count_shared_runs(const struct cuda *c, const struct k_attn *a, int32_t tiles) {
+    int32_t runs = cuda_length_bucket(c->key.shared_len) / K_BLOCK / SHARED_BLOCKS_MIN;
+    int32_t most = SHARED_BLOCKS_A_SM * c->gpu->n_sm / (tiles * a->c.heads); /* all of them on the GPU at once */
+    return runs < most ? runs : most > 1 ? most : 1;
+}
+
 static void emit_decode(struct cuda *c, struct k_attn *a) {
-    int d = a->c.k_width, i = 0;
+    int d = a->c.k_width, i = 0, prefix = prefix_of(c, a);
+    int32_t n_tiles = (int32_t)ceil_div((int64_t)c->n_decode * a->group, FLASH_ROWS);
     size_t used = 0;
-    while (decoders[i].group < a->group || decoders[i].width != d || decoders[i].len < cuda_length_bucket(c->key.max_len)) i++;
+    if (prefix >= 0) {
+        a->sharing = cuda_step_array(c, c->at.sharing);
+        a->shared_of = cuda_step_array(c, c->at.shared_of);
+        a->shared_splits = count_shared_runs(c, a, n_tiles);
+    }
+    while (decoders[i].group < a->group || decoders[i].width != d || decoders[i].len < own_length(c, a)) i++;
     a->splits = count_runs(c, a, a->c.heads);
     a->counters = c->counters + COUNTERS_FIRST * sizeof(uint32_t);
-    if (a->splits > 1)
-        a->partial =
-            cuda_op_scratch(c, &used, (size_t)c->n_decode * (size_t)a->q.heads * (size_t)a->splits * (size_t)(d + 2) * sizeof(float));
+    size_t parts = (size_t)(a->splits + a->shared_splits);
+    if (parts > 1)
+        a->partial = cuda_op_scratch(c, &used, (size_t)c->n_decode * (size_t)a->q.heads * parts * (size_t)(d + 2) * sizeof(float));
+    if (prefix >= 0)
+        EMIT(c, prefixes[prefix].kernel, GRID(a->shared_splits, a->c.heads, n_tiles), 128, (unsigned int)flash_shared_bytes(d), *a);
     int32_t tiles = 1 + DECODE_WARPS * (cuda_has_small_shared(c) ? decoders[i].small : decoders[i].slots);
     cuda_emit(c, decoders[i].kernel, GRID(a->splits, a->c.heads, c->n_decode), DECODE_WARPS * 32,
               (unsigned int)(tiles * DECODE_TILE * flash_row_room(d)) * 2, a, sizeof *a);
@@ -406,6 +454,58 @@ void lower_wkv(struct cuda *c, const struct op *op) {
         .first = cuda_vec(op->arg.wkv.first),
     };
     EMIT(c, KERNEL_wkv, GRID(ceil_div(a.k.width, 128), c->key.n_seqs, 1), 128, 0, a);
+}
+
+void lower_compress(struct cuda *c, const struct op *op) {
+    const struct compress_args *t = &op->arg.compress;
+    struct k_compress a = {
+        .s = state_args(c, t->state),
+        .x = cuda_view(c, op->in[0]),
+        .y = cuda_view(c, op->out[0]),
+        .bias = cuda_vec(t->bias),
+        .pos = cuda_step_array(c, c->at.pos),
+        .every = t->every,
+        .width = t->width,
+        .overlaps = t->overlaps,
+    };
+    struct k_conv keep = {.s = a.s, .x = a.x, .taps = t->every * (t->overlaps ? 2 : 1)};
+    EMIT(c, KERNEL_compress, GRID(ceil_div(t->width, 128), a.x.rows, 1), 128, 0, a);
+    EMIT(c, KERNEL_conv_keep, GRID(ceil_div(a.x.width, 256), c->key.n_seqs, 1), 256, 0, keep);
+}
+
+void lower_exchange(struct cuda *c, const struct op *op) {
+    struct k_exchange a = {
+        .s = state_args(c, op->arg.exchange.state),
+        .r = cuda_view(c, op->in[0]),
+        .w = cuda_view(c, op->in[1]),
+        .k = cuda_view(c, op->in[2]),
+        .v = cuda_view(c, op->in[3]),
+        .at = cuda_view(c, op->in[4]),
+        .share = cuda_view(c, op->in[5]),
+        .y = cuda_view(c, op->out[0]),
+        .width = op->in[0].width,
+        .rate = op->arg.exchange.rate,
+    };
+    EMIT(c, KERNEL_exchange, GRID(ceil_div(a.width, 32), op->in[0].heads, c->key.n_seqs), 128,
+         (unsigned int)(a.width * 37 + 160) * sizeof(float), a);
+}
+
+void lower_mlstm(struct cuda *c, const struct op *op) {
+    struct k_mlstm a = {
+        .s = state_args(c, op->arg.mlstm.state),
+        .q = cuda_view(c, op->in[0]),
+        .k = cuda_view(c, op->in[1]),
+        .v = cuda_view(c, op->in[2]),
+        .i = cuda_view(c, op->in[3]),
+        .f = cuda_view(c, op->in[4]),
+        .y = cuda_view(c, op->out[0]),
+        .heads = op->in[0].heads,
+        .k_width = op->in[0].width,
+        .v_width = op->in[2].width,
+        .scale = op->arg.mlstm.scale,
+        .eps = op->arg.mlstm.eps,
+    };
+    EMIT(c, KERNEL_mlstm, GRID(a.heads, c->key.n_seqs, 1), 256, (unsigned int)(a.k_width * 2 + 160) * sizeof(float), a);
 }
 
 void lower_lightning(struct cuda *c, const struct op *op) {

@@ -34,7 +34,7 @@ static int32_t find_norm_rope(const struct cuda *c, int32_t j, int32_t *norm, in
     const struct oplist *l = &c->base.list;
     *norm = j < l->n_ops && is_head_norm(&l->ops[j]) ? j++ : -1;
     *rope = j;
-    if (j >= l->n_ops || l->ops[j].kind != OP_ROPE || cuda_turns_by_axes(c, &l->ops[j].arg.rope)) return 0;
+    if (j >= l->n_ops || l->ops[j].kind != OP_ROPE || l->ops[j].arg.rope.shift || cuda_turns_by_axes(c, &l->ops[j].arg.rope)) return 0;
     if (*norm >= 0) {
         struct tensor normed = l->ops[*norm].out[0];
         if (!cuda_same_view(l->ops[j].in[0], normed) || !cuda_read_only_by(c, normed, j)) return 0;

@@ -152,7 +152,7 @@ struct k_rope {
     int32_t kind, first, n_rotated, table;
     int32_t n_rope_tables, rope_width;
     float magnitude;
-    int32_t pad;
+    int32_t shift;              /* added to the position */
     KPTR(const int32_t) places; /* [rows][3] which stand for pos; NULL: pos */
     uint32_t axes[32];          /* two bits for each pair: which of the three */
 };
@@ -236,7 +236,7 @@ struct k_attn {
     KPTR(const int32_t) seq_of;
     KPTR(const struct k_seq) seqs;
     KPTR(const int32_t) tiles; /* of prompt rows: pairs (sequence, first row of the tile inside it) */
-    KPTR(float) partial;       /* split decode: [rows][heads][splits][v_width + 2], of a cache of 8 bits v_width + 4 */
+    KPTR(float) partial;       /* split decode: [rows][heads][shared_splits + splits][v_width + 2], of a cache of 8 bits v_width + 4 */
     KPTR(uint32_t)
     counters; /* split decode: [rows][cached heads], of a cache of 8 bits [rows][cached heads][sets], runs that are done; 0 between launches */
     float scale, softcap, pos_scale_beta;
@@ -247,6 +247,11 @@ struct k_attn {
     int32_t pos_scale_first, slopes_in_bf16;
     int32_t n_picks;
     int32_t farthest, both_ways; /* the reference rows only */
+    /* Decode rows that have blocks in common (kernels/prefix.cu). sharing: how many rows, how many positions, then the rows; shared_of: [rows] those positions, or
+     * 0 where the row has no part in it; shared_splits: runs of these positions, whose parts come first in partial. NULL: no rows have. */
+    KPTR(const int32_t) sharing;
+    KPTR(const int32_t) shared_of;
+    int32_t shared_splits;
 };
 
 /* With products for distances; the keys are rows of the step. */
@@ -254,6 +259,13 @@ struct k_attn_relative {
     struct k_attn a;
     struct k_view by_row, by_key;
     KPTR(const float) buckets; /* [2 farthest + 1] */
+};
+
+/* And entries of a second cache, at the end of every `every` positions: all, or those that were picked (a.picks). */
+struct k_attn_more {
+    struct k_attn a;
+    struct k_cache more;
+    int32_t every, pad;
 };
 
 struct k_pick {
@@ -264,6 +276,8 @@ struct k_pick {
     KPTR(const int32_t) seq_of;
     int64_t y_stride;
     int32_t k, keys; /* keys: the power of two at or above k */
+    int32_t every;   /* the last of so many positions has a key */
+    int32_t pad;
 };
 
 /* Attention of prompt rows on sm_90a; the cache of a layer through tensor maps, a row for each position and head, in boxes of 64 x 64. */
@@ -458,6 +472,35 @@ struct k_wkv {
     KPTR(const float) first;
 };
 
+struct k_compress {
+    struct k_state s;
+    struct k_view x, y;
+    KPTR(const float) bias;
+    KPTR(const int32_t) pos;
+    int32_t every, width, overlaps, pad;
+};
+
+struct k_blend {
+    struct k_view x, logits, made, post, y;
+    int32_t rounds;
+    float eps;
+};
+
+struct k_exchange {
+    struct k_state s;
+    struct k_view r, w, k, v, at, share, y;
+    int32_t width;
+    float rate;
+};
+
+struct k_mlstm {
+    struct k_state s;
+    struct k_view q, k, v, i, f, y;
+    int32_t heads, k_width, v_width;
+    float scale, eps;
+    int32_t pad;
+};
+
 struct k_lightning {
     struct k_state s;
     struct k_view q, k, v, y;
@@ -534,7 +577,7 @@ struct k_step_attn {
     float scale, softcap, pos_scale_beta;
     int32_t window, chunk, pos_scale_len, pos_scale_first;
     int32_t group, splits, rows, y_dtype, has_q_norm, has_k_norm;
-    int32_t per_item, sets;        /* query heads of one cached head that a block of kernels/one.cu takes; blocks for all of them */
+    int32_t single, items; /* of kernels/one.cu: the most runs of a row whose query heads are items of their own; the most items of a row */
     int32_t qkv_maker, qkv_row;    /* of the link: the instruction that made it, words of its row */
     int32_t q_at, k_at, v_at;      /* where queries, keys and values begin in that row */
     KPTR(const uint64_t) qkv_link; /* NULL: they lie at q, k and v */

@@ -30,8 +30,12 @@ KFN int tile_bits(int bits) {
 KFN int tile_codes(int bits) {
     return bits <= 4 ? TILE_CODES : TILE_CODES_8;
 }
+/* Groups of a unit: each has a run of scales and biases. */
+KFN int tile_runs(int group) {
+    return group == 16 ? 4 : group == 32 ? 2 : 1;
+}
 KFN int tile_unit_bytes(int bits, int group) {
-    return tile_codes(bits) + (group == 32 ? 2 : 1) * TILE_META;
+    return tile_codes(bits) + tile_runs(group) * TILE_META;
 }
 
 enum { PLAIN_UNIT_BYTES = TILE_ROWS * TILE_UNIT * 2 }; /* 16 rows and 64 elements of bf16 weights */
@@ -60,31 +64,49 @@ KFN int step_slot_bytes(bool is_plain, int bits, int group) {
 }
 /* Sums of x that scales' biases are multiplied with, for each row; with f16 weights, what one means in a unit of x. */
 KFN int step_x_sums(bool is_bf16, int group, int64_t in) {
-    return is_bf16 ? 0 : (int)(in / (group == 32 ? 32 : 64));
+    return is_bf16 ? 0 : (int)(in / TILE_UNIT) * tile_runs(group);
 }
 /* Elements from a row of x to the next. */
 KFN int step_x_stride(int64_t in) {
     return (int)in + 32;
 }
 
-/* ---- lists of instructions of one row (kernels/one.cu) ---- */
+/* ---- lists of instructions of one row (kernels/one.cu) and of up to LIST_ROWS rows (kernels/few.cu). `rows`: the most rows of the kernel ---- */
 
-enum { LIST_WARPS = 16, LIST_SLOTS = 8, LIST_HEAD_BYTES = LIST_SLOTS * K_INSTR_BYTES + 2560 };
+/* LIST_RUN: positions of a run of attention at least, where a row has as many. */
+enum { LIST_WARPS = 16, LIST_SLOTS = 8, LIST_ROWS = 4, LIST_RUN = 128 };
 
+/* Bytes of instructions and of what a block knows of its rows. */
+KFN int list_head_bytes(int rows) {
+    return LIST_SLOTS * K_INSTR_BYTES + (rows > 1 ? 5120 : 2560);
+}
 /* Tiles whose sums are made at once, and the floats of their sums, of which there are two sets. */
-KFN int list_tiles(bool is_small) {
-    return is_small ? 8 : 16;
+KFN int list_tiles(bool is_small, int rows) {
+    return (is_small ? 8 : 16) / rows / 2 * 2; /* pairs */
 }
 KFN int list_sums(bool is_small) {
-    return list_tiles(is_small) * TILE_ROWS * (LIST_WARPS + 1);
+    return list_tiles(is_small, 1) * TILE_ROWS * (LIST_WARPS + 1);
+}
+/* A product's x in units of 64 elements: scales from a row to the next, which are not a multiple of 128 bytes apart, and bytes of all rows. */
+KFN int list_scales(int units, int rows) {
+    return (units + 1) / 2 * 2 + (rows > 1 ? 2 : 0);
+}
+KFN int list_x_bytes(int units, int rows) {
+    return rows * (list_scales(units, rows) * 8 + units * 128);
 }
 /* Units that a warp asks for at once, and the bytes of a place of its ring: units of both tiles of a pair, of bf16 one unit of one tile. has_8: products of
  * the list may have codes of 8 bits; a place that is not small has room for those anyway. */
-KFN int list_chunk_units(bool is_plain, bool is_8, bool is_small) {
-    return is_plain || is_8 || is_small ? 1 : 2;
+KFN int list_chunk_units(bool is_plain, bool is_8, bool is_small, int rows) {
+    return is_plain || is_8 || is_small || rows > 1 ? 1 : 2;
 }
-KFN int list_place_bytes(bool is_plain, bool has_8, bool is_small) {
-    return is_plain ? PLAIN_UNIT_BYTES : 2 * list_chunk_units(is_plain, false, is_small) * tile_unit_bytes(has_8 && is_small ? 8 : 4, 64);
+KFN int list_place_bytes(bool is_plain, bool has_8, bool is_small, int rows) {
+    bool is_short = is_small || rows > 1;
+    return is_plain ? PLAIN_UNIT_BYTES
+                    : 2 * list_chunk_units(is_plain, false, is_small, rows) * tile_unit_bytes(has_8 && is_short ? 8 : 4, 64);
+}
+/* Places of a warp's ring at most. */
+KFN int list_depth(bool is_plain, int rows) {
+    return is_plain ? 3 : rows > 1 ? 6 : 4;
 }
 
 /* ---- products of many rows ---- */
