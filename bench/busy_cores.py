@@ -5,10 +5,12 @@ Every round runs each program with each number of threads once, in another order
 all of them alike. The table has the median, the least and the most tokens per second, and the median of the rounds' ratios to the first
 number of threads. Several programs (one before a change, one after) are compared in the same rounds.
 
-usage: busy_cores.py MLXCEL [MLXCEL ...] [--shape NAME] [--threads 1,2] [--busy N] [-n 24] [--rounds 7] [--least RATIO]
+usage: busy_cores.py MLXCEL [MLXCEL ...] [--shape NAME] [--threads 1,2] [--busy N] [-n 24] [--rounds 7] [--least RATIO] [--apart]
 
 --busy N     processes that do nothing but compute; 0 measures the machine at rest (default: as many as there are processors)
 --least R    exit code 1 when the last program's ratio for the largest number of threads is below R
+--apart      where others work on the machine, too: all that is started here is a session of its own that comes before theirs, so that the
+             load is the one that --busy makes (Linux with autogroups, root). They stand still meanwhile: few rounds, few tokens
 """
 import argparse
 import json
@@ -24,6 +26,19 @@ def measure(program, args, threads):
     if done.returncode:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr.strip()[-2000:]}")
     return json.loads(done.stdout)[0]["tok_s"]
+
+
+def stand_apart():
+    """Linux shares processors among sessions first, and within each among its processes."""
+    if os.getpid() != os.getpgrp():
+        os.setsid()
+    elif os.getsid(0) != os.getpid():
+        sys.exit("--apart: start it by `setsid -w python3 bench/busy_cores.py ...`: the leader of a group cannot begin a session")
+    try:
+        with open("/proc/self/autogroup", "w") as f:
+            f.write("-20")
+    except OSError as e:
+        sys.exit(f"--apart: {e}")
 
 
 def run_rounds(args, cases):
@@ -46,7 +61,10 @@ def main():
     parser.add_argument("-n", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--least", type=float)
+    parser.add_argument("--apart", action="store_true")
     args = parser.parse_args()
+    if args.apart:
+        stand_apart()
     threads = [int(t) for t in args.threads.split(",")]
     cases = [(p, t) for p in args.programs for t in threads]
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(args.busy)]

@@ -242,7 +242,7 @@ static void powershell_tables(struct sb *out) {
 
 static void powershell_script(struct sb *out) {
     sb_puts(out,
-            "# PowerShell completion for mlxcel\nRegister-ArgumentCompleter -Native -CommandName mlxcel, mlxcel-server -ScriptBlock {\n"
+            "# PowerShell completion for mlxcel\nRegister-ArgumentCompleter -Native -CommandName 'mlxcel', 'mlxcel-server' -ScriptBlock {\n"
             "  param($word, $line, $cursor)\n");
     powershell_tables(out);
     sb_puts(

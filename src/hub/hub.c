@@ -172,6 +172,15 @@ static int ask_once(struct hub *h, struct http_request q, const char *what, stru
     return code == ERR_OK && (r->status < 200 || r->status > 299) ? hub_refusal(h, r, what, err) : code;
 }
 
+/* Nothing was ever heard of the hub: perhaps there is no network. */
+static int no_answer(int code, struct err *err) {
+    struct err why = *err;
+    return err_set(
+        err, code,
+        "%.300s: is there a network? Without one, models that are on this machine run with --offline, and docs/offline.md tells how to bring others",
+        why.msg);
+}
+
 /* Tried again while the failure may pass. */
 static int ask(struct hub *h, const struct http_request *q, const char *what, struct http_reply *r, struct err *err) {
     for (int32_t ms;;) {
@@ -179,14 +188,9 @@ static int ask(struct hub *h, const struct http_request *q, const char *what, st
         if (code == ERR_OK) h->patience.n_failed = 0;
         h->has_answered |= r->status > 0;
         if (code == ERR_OK || !r->transient) return code;
-        if (r->unreachable && !h->has_answered) {
-            struct err why = *err;
-            return err_set(
-                err, code,
-                "%.300s: is there a network? Without one, models that are on this machine run with --offline, and docs/offline.md tells how to bring others",
-                why.msg);
-        }
-        TRY(patience_ask(&h->patience, r, &ms, err));
+        if (r->unreachable && !h->has_answered) return no_answer(code, err);
+        code = patience_ask(&h->patience, r, &ms, err);
+        if (code) return h->has_answered ? code : no_answer(code, err);
         log_warn("%s; trying again in %.1f s", err->msg, ms / 1000.0);
         if (!wait_ms(h, ms)) return err_set(err, ERR_ECANCELLED, "stopped");
     }

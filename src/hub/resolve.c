@@ -268,7 +268,7 @@ static int suggest(struct arena *a, const struct store_options *o, struct str te
 
 /* A file that is given as a model and can be none: said here, where the name still is what was typed. */
 static int check_file(const char *path, struct err *err) {
-    static const char *const fine[] = {".safetensors", ".gguf", ".json", ".model", ".tiktoken", ".jinja"};
+    static const char *const fine[] = {".safetensors", ".json", ".model", ".tiktoken", ".jinja"};
     struct str name = str_of(path);
     struct os_file *f;
     unsigned char head[64] = {0};
@@ -290,10 +290,11 @@ static int check_file(const char *path, struct err *err) {
             "%s holds PyTorch's pickled weights, which can run any program when they are read; take the .safetensors files of the "
             "same model",
             path);
-    if (is_text || n == 0)
-        return err_set(err, ERR_EFORMAT, "%s is %s and no model; give a model folder, a .safetensors or .gguf file, or OWNER/NAME", path,
-                       n ? "a text" : "empty");
-    return ERR_OK;
+    if (n > 8 && head[8] == '{') return ERR_OK; /* safetensors: the header's length, and the header */
+    return err_set(err, ERR_EFORMAT, "%s is %s and no model; give a model folder, a .safetensors or .gguf file, or OWNER/NAME", path,
+                   n == 0    ? "empty"
+                   : is_text ? "a text"
+                             : "a file of another kind");
 }
 
 int store_resolve(struct arena *a, const struct store_options *o, const char *model, const char **out_path, const char **out_name,

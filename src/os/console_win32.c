@@ -30,8 +30,23 @@ static void restore_codepage(void) {
     if (old_codepage) SetConsoleOutputCP(old_codepage);
 }
 
+/* Whether a console that takes the mode also knows sequences: Wine's takes it, and counts a sequence as text, so that lines break too early.
+ * Tried on a screen that is never shown; one that does not move the cursor was understood. */
+static bool knows_sequences(void) {
+    HANDLE hidden = CreateConsoleScreenBuffer(GENERIC_READ | GENERIC_WRITE, 0, NULL, CONSOLE_TEXTMODE_BUFFER, NULL);
+    if (hidden == INVALID_HANDLE_VALUE) return true;
+    CONSOLE_SCREEN_BUFFER_INFO before, behind;
+    DWORD mode, put;
+    bool ok = GetConsoleMode(hidden, &mode) && SetConsoleMode(hidden, mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING);
+    ok = ok && GetConsoleScreenBufferInfo(hidden, &before) && WriteConsoleW(hidden, L"\x1b[0m", 4, &put, NULL) &&
+         GetConsoleScreenBufferInfo(hidden, &behind);
+    CloseHandle(hidden);
+    return ok && behind.dwCursorPosition.X == before.dwCursorPosition.X;
+}
+
 /* The code page serves what goes through stdio (log lines); it belongs to the console, so it is put back at the end. */
 void os_console_init(void) {
+    bool is_tried = false, knows = false;
     SetErrorMode(SEM_FAILCRITICALERRORS | SEM_NOOPENFILEERRORBOX);
     _setmode(_fileno(stdout), _O_BINARY);
     _setmode(_fileno(stderr), _O_BINARY);
@@ -40,7 +55,10 @@ void os_console_init(void) {
     for (int s = OS_STDOUT; s <= OS_STDERR; s++) {
         HANDLE h = stream_handle((enum os_stream)s);
         DWORD mode;
-        vt_works[s] = GetConsoleMode(h, &mode) && SetConsoleMode(h, mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING);
+        if (!GetConsoleMode(h, &mode)) continue;
+        if (!is_tried) knows = knows_sequences();
+        is_tried = true;
+        vt_works[s] = knows && SetConsoleMode(h, mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING);
     }
 }
 

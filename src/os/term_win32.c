@@ -1,18 +1,20 @@
 /* Keys one by one and the cursor on Windows consoles, by console functions: they work in every version, with escape sequences or
- * without. Consoles that can are asked for escape sequences instead of key codes: only so do they mark pasted text. */
+ * without. Consoles that can are asked for escape sequences instead of key codes: only so do they mark pasted text. In others a return that
+ * more keys follow at once was pasted: it and what comes with it is given out between the same marks. */
 #include "os/win32.h"
 
 #ifndef ENABLE_VIRTUAL_TERMINAL_INPUT
 #define ENABLE_VIRTUAL_TERMINAL_INPUT 0x0200
 #endif
 
-enum { ESC = 27, ESC_WAIT_MS = 40 };
+enum { ESC = 27, ESC_WAIT_MS = 40, PASTE_GAP_MS = 30 };
 
 static HANDLE in_handle, out_handle;
 static DWORD old_mode;
 static bool is_raw, has_sequences;
 static uint32_t n_again; /* a key that is held down repeats */
 static uint32_t again;
+static bool is_paste; /* an unmarked one, whose keys still come */
 
 /* Where Ctrl-C comes as an event all the same (Wine, in a Unix terminal), it does not end the program while a line is edited. */
 static BOOL WINAPI on_control(DWORD type) {
@@ -27,6 +29,7 @@ bool os_term_begin(void) {
     has_sequences = win32_takes_sequences(OS_STDOUT) && SetConsoleMode(in_handle, mode | ENABLE_VIRTUAL_TERMINAL_INPUT);
     is_raw = has_sequences || SetConsoleMode(in_handle, mode);
     if (!is_raw) return false;
+    is_paste = false;
     os_guard_terminal(true);
     SetConsoleCtrlHandler(on_control, TRUE);
     if (has_sequences) os_write(OS_STDOUT, STR(OS_PASTE_ON), NULL);
@@ -92,7 +95,26 @@ static int next_of_sequence(void) {
     return key < OS_KEY_CLOSED ? (int)key : -1;
 }
 
-uint32_t os_term_key(void) {
+/* Events that are no keys do not count. */
+bool os_term_key_waits(void) {
+    INPUT_RECORD r;
+    DWORD n = 0;
+    while (n_again == 0 && PeekConsoleInputW(in_handle, &r, 1, &n) && n == 1) {
+        if (r.EventType == KEY_EVENT && r.Event.KeyEvent.bKeyDown) return true;
+        ReadConsoleInputW(in_handle, &r, 1, &n);
+    }
+    return n_again > 0;
+}
+
+/* Whether another key comes within the gap between two keys of a paste. */
+static bool keys_follow(void) {
+    ULONGLONG end = GetTickCount64() + PASTE_GAP_MS, now;
+    while (!os_term_key_waits())
+        if ((now = GetTickCount64()) >= end || WaitForSingleObject(in_handle, (DWORD)(end - now)) != WAIT_OBJECT_0) return false;
+    return true;
+}
+
+static uint32_t read_key(void) {
     if (n_again) {
         n_again--;
         return again;
@@ -110,15 +132,17 @@ uint32_t os_term_key(void) {
     }
 }
 
-/* Events that are no keys do not count. */
-bool os_term_key_waits(void) {
-    INPUT_RECORD r;
-    DWORD n = 0;
-    while (n_again == 0 && PeekConsoleInputW(in_handle, &r, 1, &n) && n == 1) {
-        if (r.EventType == KEY_EVENT && r.Event.KeyEvent.bKeyDown) return true;
-        ReadConsoleInputW(in_handle, &r, 1, &n);
+uint32_t os_term_key(void) {
+    if (is_paste && !keys_follow()) {
+        is_paste = false;
+        return OS_KEY_PASTE_END;
     }
-    return n_again > 0;
+    uint32_t key = read_key();
+    if (is_paste || has_sequences || key != '\r' || !keys_follow()) return key;
+    is_paste = true;
+    again = key;
+    n_again++;
+    return OS_KEY_PASTE_BEGIN;
 }
 
 void os_term_move(int up, int column) {

@@ -78,8 +78,9 @@ static struct call *call_create(struct server *s, struct http_exchange *x) {
 /* Paths come from the table: what a client wrote does not go into the log. */
 static void log_call(const struct call *c) {
     const struct http_exchange *x = c->exchange;
-    log_debug("request %llu: %s %s, %d after %lld ms", (unsigned long long)c->number, x->request.method.p ? x->request.method.p : "-",
-              c->route ? c->route->path : "-", (int)x->status, (long long)((os_clock_ns() - c->begun_ns) / 1000000));
+    log_line(c->route && (c->route->flags & ROUTE_WATCHED) ? LOG_DEBUG : LOG_INFO, "request %llu: %s %s, %d after %lld ms",
+             (unsigned long long)c->number, x->request.method.p ? x->request.method.p : "-", c->route ? c->route->path : "-",
+             (int)x->status, (long long)((os_clock_ns() - c->begun_ns) / 1000000));
 }
 
 void call_end(struct call *c) {

@@ -18,11 +18,12 @@ struct server_settings;
 struct call;
 
 enum route_flags {
-    ROUTE_PUBLIC = 1,        /* without a key */
-    ROUTE_WITHOUT_MODEL = 2, /* also while none is loaded */
-    ROUTE_OF_ALL = 4,        /* of several models together: also while none of them is loaded */
-    ROUTE_TAKES_LIST = 8,    /* the body may be a JSON list */
-    ROUTE_TAKES_NOTHING = 16 /* or empty, which is {} */
+    ROUTE_PUBLIC = 1,         /* without a key */
+    ROUTE_WITHOUT_MODEL = 2,  /* also while none is loaded */
+    ROUTE_OF_ALL = 4,         /* of several models together: also while none of them is loaded */
+    ROUTE_TAKES_LIST = 8,     /* the body may be a JSON list */
+    ROUTE_TAKES_NOTHING = 16, /* or empty, which is {} */
+    ROUTE_WATCHED = 32        /* programs that watch a server ask it again and again: not in the log of every request */
 };
 
 struct route {

@@ -14,7 +14,7 @@ static void show_health(struct call *c) {
 }
 
 const struct route routes_health[] = {
-    {"GET", "/health", ROUTE_PUBLIC | ROUTE_WITHOUT_MODEL, NULL, show_health},
-    {"GET", "/v1/health", ROUTE_PUBLIC | ROUTE_WITHOUT_MODEL, NULL, show_health},
+    {"GET", "/health", ROUTE_PUBLIC | ROUTE_WITHOUT_MODEL | ROUTE_WATCHED, NULL, show_health},
+    {"GET", "/v1/health", ROUTE_PUBLIC | ROUTE_WITHOUT_MODEL | ROUTE_WATCHED, NULL, show_health},
     {0},
 };

@@ -301,4 +301,4 @@ static void show_metrics(struct call *c) {
     sb_free(&out);
 }
 
-const struct route routes_metrics[] = {{"GET", "/metrics", ROUTE_OF_ALL, NULL, show_metrics}, {0}};
+const struct route routes_metrics[] = {{"GET", "/metrics", ROUTE_OF_ALL | ROUTE_WATCHED, NULL, show_metrics}, {0}};

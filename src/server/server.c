@@ -82,7 +82,7 @@ static void announce(struct server *s) {
     s->options.port = http_server_port(s->http);
     size_t n_urls = server_urls(&a, &s->options, &urls);
     const struct service_info *one = models_is_one(s) ? service_info(s->models->service) : NULL;
-    if (one) log_info("%s, %d requests at once", one->description, one->n_seqs);
+    if (one) log_info("%s%s", one->description, one->n_seqs == 1 ? ", 1 request at once" : "");
     else log_info("%zu models, loaded when a request names them, at most %d at once", models_count(s), (int)s->options.models_max);
     s->announced = true;
     if (inside) inside->on_ready(inside->user, s, s->options.port);

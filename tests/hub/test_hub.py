@@ -336,6 +336,8 @@ def test_short_names(b):
     check(r.returncode == 0 and not os.path.exists(os.path.join(home, "models", "acme", "Mine-8bit")), f"rm takes a last part: {r}")
     r = b.run(b.home(), "generate", "-m", MODEL, "Hello", HF_ENDPOINT="http://no-such-host.invalid")
     check(r.returncode == 1 and "--offline" in r.stderr and "docs/offline.md" in r.stderr and "trying again" not in r.stderr, f"no network is said at once: {r}")
+    r = b.run(b.home(), "download", MODEL, "--max-wait", "1", HF_ENDPOINT="http://127.0.0.1:1")
+    check(r.returncode == 1 and "docs/offline.md" in r.stderr, f"nobody answers: {r}")
 
 
 def test_search(b):
@@ -384,7 +386,9 @@ def test_no_models(b):
     """Files that are no models are called what they are."""
     with tempfile.TemporaryDirectory() as folder:
         for name, data, says in (("words.txt", b"hello\n", "is a text and no model"), ("pytorch_model.bin", b"PK\x03\x04" + bytes(60), "pickled weights"),
-                                 ("old.pt", b"\x80\x02}q\x00." + bytes(60), "pickled weights"), ("nothing", b"", "is empty and no model")):
+                                 ("old.pt", b"\x80\x02}q\x00." + bytes(60), "pickled weights"), ("nothing", b"", "is empty and no model"),
+                                 ("weights.bin", bytes(range(1, 57)), "is a file of another kind and no model"),
+                                 ("cut.gguf", bytes(range(1, 57)), "is a file of another kind and no model")):
             path = os.path.join(folder, name)
             with open(path, "wb") as f:
                 f.write(data)

@@ -253,6 +253,12 @@ def check_log(program):
         s.request("/v1/completions", {"prompt": SECRET, "temperature": SECRET}, {"Authorization": f"Bearer {SECRET}"})
     check(SECRET not in s.log and "top-secret-key" not in s.log, f"the log: {s.log}")
     check("/v1/chat/completions, 200" in s.log, f"requests in the log: {s.log}")
+    with Server(program, "--parallel", "1") as s:
+        for path in ("/health", "/v1/models", "/nothing"):
+            s.request(path)
+    asked = re.findall(r"request \d+: (\S+ \S+), \d+ after", s.log)
+    check(asked == ["GET /v1/models", "GET -"], f"a line for each request, but for those that watch the server: {s.log}")
+    check(s.log.count("request at once") == 1, f"requests at once, said once: {s.log}")
 
 
 def check_slow(program, is_long):

@@ -157,7 +157,7 @@ static int prepare_vectors(struct call *c) {
 const struct route routes_lcpp_server[] = {
     {"GET", "/props", 0, NULL, show_props},
     {"POST", "/props", 0, NULL, change_props},
-    {"GET", "/slots", 0, NULL, show_slots},
+    {"GET", "/slots", ROUTE_WATCHED, NULL, show_slots},
     {"GET", "/lora-adapters", 0, NULL, list_adapters},
     {"POST", "/lora-adapters", ROUTE_TAKES_LIST, prepare_adapters, change_adapters},
     {"POST", "/apply-template", 0, prepare_template, show_template},
