@@ -321,8 +321,11 @@ def wait_for_journal(folder, seconds=300):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         for name in glob.glob(os.path.join(folder, ".mlxcel", "*.part.log")):
-            with open(name, "r", encoding="ascii") as f:
-                text = f.read()
+            try:
+                with open(name, "r", encoding="ascii") as f:
+                    text = f.read()
+            except FileNotFoundError:  # of a small file, which is whole by now
+                continue
             told = re.findall(r"^0 (\d+)\n", text, re.M)
             if " model.safetensors\n" in text and told:
                 return int(told[-1])
