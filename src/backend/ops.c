@@ -18,6 +18,11 @@ const char *op_name(enum op_kind kind) {
     return kind_names[kind];
 }
 
+bool op_is_sharp(const struct op *op) {
+    float scale = op->arg.attn_rows.scale;
+    return scale * scale * (float)op->in[0].width >= 4;
+}
+
 const char *act_name(enum act_kind kind) {
     return act_names[kind];
 }

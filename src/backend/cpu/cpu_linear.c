@@ -190,11 +190,18 @@ static int64_t panel_chunk(int64_t n_panels, int64_t n_threads) {
 
 enum { LONG_ROWS = 96 };
 
-/* Towers see thousands of rows at once: where nobody asks for more, their products are in half precision. */
+static bool has_sharp(const struct oplist *l) {
+    for (int32_t i = 0; i < l->n_ops; i++)
+        if (l->ops[i].kind == OP_ATTN_ROWS && op_is_sharp(&l->ops[i])) return true;
+    return false;
+}
+
+/* Towers see thousands of rows at once: where nobody asks for more, and no softmax magnifies it, their products are in half precision. */
 static bool is_half(const struct linear_job *job, int64_t n_rows) {
     const struct cpu *c = job->c;
     bool is_rough = c->base.precision != PRECISION_EXACT && c->base.precision != PRECISION_F32, is_tower = c->layout.n_classes == 0;
-    return is_tower && is_rough && c->kern.half_panel && n_rows >= LONG_ROWS && job->acts.plain && job->acts.dtype != DT_F32;
+    return is_tower && is_rough && c->kern.half_panel && n_rows >= LONG_ROWS && job->acts.plain && job->acts.dtype != DT_F32 &&
+           !has_sharp(&c->base.list);
 }
 
 /* Half as large as f32, with the scales behind them. */

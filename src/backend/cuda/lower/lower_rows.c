@@ -47,15 +47,9 @@ static int width_index(const struct op *op) {
     return i;
 }
 
-/* Scores that are not divided by the root of a head's width get so large that their softmax magnifies what bf16 leaves out of queries and keys. */
-static bool is_sharp(const struct op *op) {
-    float scale = op->arg.attn_rows.scale;
-    return scale * scale * (float)op->in[0].width >= 4;
-}
-
 bool attn_rows_flash_fits(const struct cuda *c, const struct op *op) {
     int i = width_index(op);
-    return !c->exact && !is_sharp(op) && i < 4 && op->in[0].width % 2 == 0 && op->in[2].width % 2 == 0 &&
+    return !c->exact && !op_is_sharp(op) && i < 4 && op->in[0].width % 2 == 0 && op->in[2].width % 2 == 0 &&
            c->gpu->functions[widths[i].kernel] && flash_shared_bytes(widths[i].width) <= c->gpu->shared_max;
 }
 
