@@ -290,7 +290,7 @@ static int check_file(const char *path, struct err *err) {
             "%s holds PyTorch's pickled weights, which can run any program when they are read; take the .safetensors files of the "
             "same model",
             path);
-    if (n > 8 && head[8] == '{') return ERR_OK; /* safetensors: the header's length, and the header */
+    if (n > 8 && head[8] == '{') return ERR_OK;                     /* safetensors: the header's length, and the header */
     if (n > 8 && head[0] == '\n' && head[2] == '\n') return ERR_OK; /* SentencePiece: pieces, each a message of its own */
     return err_set(err, ERR_EFORMAT, "%s is %s and no model; give a model folder, a .safetensors or .gguf file, or OWNER/NAME", path,
                    n == 0    ? "empty"
