@@ -43,6 +43,20 @@ def ran_one(words):
     return sum(int(n) for n in re.findall(r"^emu: one_\w+ (\d+) launches", words, re.M))
 
 
+def check_rows(build, folder, limits):
+    """Rows of one sequence in a step, as drafts are checked: each has the bits that it has with fewer rows behind it."""
+    with tempfile.TemporaryDirectory() as room:
+        logits, ran = [], []
+        for tokens in "1", "1,2", "1,2,3", "1,2,3,40":
+            path = os.path.join(room, "logits")
+            rc, out, err = execute([f"{build}/mlxcel", "logits", "--tokens", tokens, "-o", path, "--device", "cuda"], folder, limits)
+            with open(path, "rb") as f:
+                logits.append(f.read())
+            ran.append(rc == 0 and re.search(r"^emu: few_4_64 [1-9]" if "," in tokens else r"^emu: one_4_64 [1-9]", err, re.M))
+        same = all(logits[-1].startswith(x) for x in logits)
+        yield "the same bits with more rows", all(ran) and same and len(logits[-1]) == 4 * len(logits[0]), f"{ran} {[len(x) for x in logits]}"
+
+
 def check_gpu(build, folder, limits, cpu_text):
     rc, out, err = execute([f"{build}/cuda_one"], folder, limits)
     yield "products", rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed", out, re.M), out + err
@@ -53,6 +67,7 @@ def check_gpu(build, folder, limits, cpu_text):
     yield "tokens, with a cache of 8 bits", rc == 0 and out == cpu_text and re.search(r"^emu: one8_4_64 [1-9]", err, re.M) and "kv8_unpack_64" in err, f"{out!r}, on the CPU {cpu_text!r}\n{err}"
     rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda"], folder, limits)
     yield "tokens", rc == 0 and out == cpu_text and ran_one(err), f"{out!r}, on the CPU {cpu_text!r}\n{err}"
+    yield from check_rows(build, folder, limits)
     rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda"], folder, limits + ";lost")
     yield "a block that is not there", rc not in (0, 124) and "waited for each other in vain" in err and ran_one(err), out + err
     rc, out, err = execute([f"{build}/mlxcel", "bench", "--device", "cuda", "--shape", "tiny-moe", "-p", "0", "-n", "2", "-b", "1", "--verify"], folder, limits)
