@@ -141,7 +141,11 @@ static void put_attn(struct sb *out, const struct attn_args *a) {
 }
 
 static void put_route(struct sb *out, const struct route_args *a) {
-    static const char *const scores[] = {"softmax", "sigmoid", "softmax_after", "sparsemixer"};
+    static const char *const scores[] = {[ROUTE_SOFTMAX] = "softmax",
+                                         [ROUTE_SIGMOID] = "sigmoid",
+                                         [ROUTE_SOFTMAX_AFTER] = "softmax_after",
+                                         [ROUTE_SPARSEMIXER] = "sparsemixer",
+                                         [ROUTE_PLAIN] = "plain"};
     sb_fmt(out, " %s k=%d", scores[a->score], a->k);
     put_weight(out, "bias", a->bias);
     put_number(out, "normalize", a->normalize, 0);

@@ -129,7 +129,7 @@ static struct hlo_val add_relative(struct emit *e, const struct op *op, struct h
     struct hlo *h = &e->h;
     const struct attn_args *a = &op->arg.attn;
     const struct xla_shape *at = &e->a.at;
-    struct hlo_val columns = hlo_convert(h, hlo_take(h, emit_vector(e, a->buckets), distances_of(e, a, pos)), HLO_I32);
+    struct hlo_val buckets = emit_vector(e, a->buckets), columns = hlo_convert(h, hlo_take(h, buckets, distances_of(e, a, pos)), HLO_I32);
     columns = hlo_reshape(h, columns, HLO_SHAPE(at->seqs, at->rows, at->context));
     columns = hlo_broadcast(h, columns, scores.shape, (const int32_t[]){0, 2, 4});
     struct hlo_val seq = hlo_with(h, "multiply", hlo_iota(h, HLO_I32, scores.shape, 0), at->rows);
