@@ -389,15 +389,11 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
 // ---- lists ----
 
 #ifndef ONE_CACHE_8
-// heads: where attention has its queries, in bytes.
-template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run_list_item(unsigned char *smem, int slot, int known_at, int heads, int item, uint32_t *count) {
+template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run_list_item(const k_instr &in, shared_head *head, known_item *known, float *heads, float *parts, int item, uint32_t *count) {
     enum { DTYPE = KIND == W4E ? K_F32 : K_BF16 };
-    shared_head *head = (shared_head *)smem;
-    known_item *known = &head->known[known_at];
-    const k_instr &in = head->slots[slot];
     if (!knows_item(in.u.attn, head, known, item)) know_item(in.u.attn, head, known, item);
-    if (known->part.n == 1) run_single<WARPS, D, DTYPE>(in, head, known, (float *)(smem + heads), (float *)(smem + HEAD_BYTES), count);
-    else if (known->part.n) run_several<WARPS, D, DTYPE>(smem, slot + 16 * known_at, heads, count);
+    if (known->part.n == 1) run_single<WARPS, D, DTYPE>(in, head, known, heads, parts, count);
+    else if (known->part.n) run_several<WARPS, D, DTYPE>(in, head, known, heads, parts, count);
 }
 #endif
 
@@ -451,17 +447,18 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
             continue;
         }
         coming next = begin_instr(a, head, i);
-        int heads = rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>(), item = gridDim.x - 1 - blockIdx.x;
+        float *heads = (float *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>()), *parts = (float *)(smem + HEAD_BYTES);
+        int item = gridDim.x - 1 - blockIdx.x;
 #ifdef ONE_CACHE_8
-        if (item < items_of_row(in.u.attn)) run_list_item8<WARPS, D>(smem, i % SLOTS, heads, item, a.barrier);
+        if (item < items_of_row(in.u.attn)) run_list_item8<WARPS, D>(in, head, (unsigned char *)heads, parts, item, a.barrier);
 #elif ONE_ROWS > 1
 #pragma unroll 1
         for (int k = 0; item < in.u.attn.rows * items_of_row(in.u.attn); item += gridDim.x, k++) {
-            run_list_item<KIND, WARPS, D>(smem, i % SLOTS, k < ROWS ? k : ROWS - 1, heads, item, a.barrier);
+            run_list_item<KIND, WARPS, D>(in, head, &head->known[k < ROWS ? k : ROWS - 1], heads, parts, item, a.barrier);
             __syncthreads();
         }
 #else
-        if (item < items_of_row(in.u.attn)) run_list_item<KIND, WARPS, D>(smem, i % SLOTS, 0, heads, item, a.barrier);
+        if (item < items_of_row(in.u.attn)) run_list_item<KIND, WARPS, D>(in, head, &head->known[0], heads, parts, item, a.barrier);
 #endif
         end_instr(next, head, i);
         __syncthreads();

@@ -351,12 +351,8 @@ template <int WARPS, int D, int DTYPE> static __device__ __forceinline__ void ru
     join_warps<WARPS, D, DTYPE>(in, head, known, heads, parts, WARPS);
 }
 
-// Several heads, whose queries lie heads_at bytes on; which: instruction, 16 times item. Out of line and with few arguments, so that the products keep their registers.
-template <int WARPS, int D, int DTYPE> static __device__ __noinline__ void run_several(unsigned char *smem, int which, int heads_at, uint32_t *count) {
-    shared_head *head = (shared_head *)smem;
-    known_item *known = &head->known[ROWS > 1 ? which / 16 : 0];
-    float *heads = (float *)(smem + heads_at), *parts = (float *)(smem + HEAD_BYTES);
-    const k_instr &in = head->slots[which % 16];
+// Several heads:
+template <int WARPS, int D, int DTYPE> static __device__ __forceinline__ void run_several(const k_instr &in, shared_head *head, known_item *known, float *heads, float *parts, uint32_t *count) {
     const k_step_attn &a = in.u.attn;
     const part_of part = known->part;
     int warp = threadIdx.x / 32, n_sets = (part.n + SET_HEADS - 1) / SET_HEADS, n_warps = list_parts(SMALL_SHARED) / SET_HEADS / n_sets;
