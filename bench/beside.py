@@ -47,6 +47,8 @@ CASES = {
     "qwen3-0.6b Q4_K_M, same file": case("qwen3-0.6b", "q4_k_m", same=True),
     "llama-3.2-1b Q4_K_M, same file": case("llama-3.2-1b", "q4_k_m", same=True),
     "qwen3-30b-a3b 4-bit": case("qwen3-30b-a3b"),
+    "llama-3.1-8b 4-bit": case("llama-3.1-8b"),
+    "qwen3-0.6b 4-bit": case("qwen3-0.6b"),
     "deepseek-v2-lite 4-bit": case("deepseek-v2-lite"),
     "gemma-3-4b 4-bit": case("gemma-3-4b"),
     "phi-3-mini 4-bit": case("phi-3-mini"),
@@ -67,10 +69,17 @@ def model_file(args, c):
     return Path(args.models) / f"{c['shape']}-{c['kind']}.gguf"
 
 
+def is_new(path):
+    try:
+        return time.time() - path.stat().st_mtime < 5
+    except FileNotFoundError:
+        return False
+
+
 def make_file(args, c):
     path = model_file(args, c)
     partial = Path(f"{path}.partial")
-    while partial.exists() and time.time() - partial.stat().st_mtime < 5:  # another process writes it
+    while is_new(partial):  # another process writes it
         time.sleep(0.2)
     if not path.exists() and c["theirs"]:
         gguf_shape.write(c["shape"], str(path), gguf_shape.TYPES[c["kind"]])
@@ -148,6 +157,8 @@ def placed(c):
 def measure(args, c, program, found):
     """Adds what one program does in one case."""
     entry = found.setdefault(program.name, {"tests": {}})
+    if program.name == Theirs.name or not c["made"]:
+        make_file(args, c)
     for command in program.commands(args, c):
         text, error, seconds = start(command)
         entry["seconds"] = round(entry.get("seconds", 0) + seconds, 1)
@@ -181,11 +192,17 @@ def table(results):
     return "\n".join(lines)
 
 
+def chosen(text):
+    """Cases by whole names, or by parts of them."""
+    parts = text.split(",")
+    return [name for name in CASES if any(part == name if part in CASES else part in name for part in parts)]
+
+
 def main():
     args = options.read(__doc__, "mlxcel", "llama_bench", "batched", cases="", rounds=1, repeats=3, limit=1e9, models="build/gguf", out=None, files="")
     begin = time.time()
     os.makedirs(args.models, exist_ok=True)
-    names = [n for n in CASES if not args.cases or any(part in n for part in args.cases.split(","))]
+    names = chosen(args.cases)
     if args.files:
         for name in names:
             make_file(args, CASES[name])
@@ -196,7 +213,6 @@ def main():
             c = CASES[name]
             if time.time() - begin > args.limit:
                 break
-            make_file(args, c)
             found = results.setdefault(name, {})
             programs = (Ours(), Theirs())
             for program in programs if i % 2 == 0 or "--gpu-memory" in c["ours"] else programs[::-1]:
