@@ -188,7 +188,7 @@ static void tables_are_sound(void) {
         }
     }
     for (int i = 0; i < N_COMMANDS; i++) {
-        CHECK(cli_commands[i].name && cli_commands[i].summary);
+        CHECK(cli_commands[i].name && cli_commands[i].summary && cli_commands[i].examples);
         CHECK((cli_commands[i].operands != NULL) == (cli_commands[i].max_operands > 0));
         CHECK_INT(cmd_find(str_of(cli_commands[i].name)), i);
     }
