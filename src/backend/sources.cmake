@@ -77,6 +77,7 @@ set(BACKEND_SOURCES
   src/backend/cpu/cpu_recur.c
   src/backend/cpu/cpu_rope.c
   src/backend/cpu/cpu_rows.c
+  src/backend/cpu/cpu_rows_half.c
   src/backend/cpu/cpu_weight.c
   src/backend/cpu/kern.c
   src/backend/cpu/kern_kv_ref.c
