@@ -15,6 +15,7 @@ set(BACKEND_SOURCES
   src/backend/xla/emit_elem.c
   src/backend/xla/emit_moe.c
   src/backend/xla/emit_recur.c
+  src/backend/xla/emit_rows.c
   src/backend/xla/find.c
   src/backend/xla/hlo.c
   src/backend/xla/pjrt.c
