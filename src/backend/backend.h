@@ -293,6 +293,7 @@ struct backend {
     bool mixes_rows;            /* one step may have both rows with logits and rows with hidden states */
     bool adapts;                /* it has the op ADAPT */
     bool gives;                 /* it has GIVEN, ATTN_ROWS and POOL_ROWS, and rope by axes */
+    bool looks;                 /* its attention sees pictures that lie in the cache (attn_args.of_pictures) */
     bool is_split;              /* it is made of two others (split/split.h) */
     bool takes_inputs;          /* it has the op INPUT, and steps in parts */
     bool chooses;               /* the device chooses tokens by step.choices */

@@ -15,6 +15,7 @@ set(BACKEND_SOURCES
   src/backend/xla/emit_elem.c
   src/backend/xla/emit_moe.c
   src/backend/xla/emit_recur.c
+  src/backend/xla/emit_rows.c
   src/backend/xla/find.c
   src/backend/xla/hlo.c
   src/backend/xla/pjrt.c
@@ -77,6 +78,7 @@ set(BACKEND_SOURCES
   src/backend/cpu/cpu_recur.c
   src/backend/cpu/cpu_rope.c
   src/backend/cpu/cpu_rows.c
+  src/backend/cpu/cpu_rows_half.c
   src/backend/cpu/cpu_weight.c
   src/backend/cpu/kern.c
   src/backend/cpu/kern_kv_ref.c

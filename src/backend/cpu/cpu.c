@@ -62,8 +62,13 @@ static void cpu_close(struct backend *be) {
 static int cpu_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err) {
     (void)err;
     struct cpu *c = mem_alloc(sizeof *c);
-    c->base = (struct backend){
-        .type = &cpu_backend, .device = d, .precision = options->precision, .mixes_rows = true, .adapts = true, .gives = true};
+    c->base = (struct backend){.type = &cpu_backend,
+                               .device = d,
+                               .precision = options->precision,
+                               .mixes_rows = true,
+                               .adapts = true,
+                               .gives = true,
+                               .looks = true};
     c->base.takes_inputs = true;
     c->device = (struct cpu_device *)d;
     c->pool = c->device->pool;

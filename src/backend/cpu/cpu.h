@@ -92,6 +92,11 @@ bool cpu_kv_half_fits(const struct cpu *c, const struct kv_class *k);
 cpu_runner cpu_kv_write_half, cpu_attn_half;
 int64_t cpu_attn_rows_floats(const struct cpu *c, const struct op *op); /* likewise of ATTN_ROWS */
 int64_t cpu_attn_rows_op_floats(const struct cpu *c, const struct op *op);
+/* The same in half precision, where it can be. */
+bool cpu_rows_in_half(const struct cpu *c, const struct op *op);
+int64_t cpu_rows_half_floats(const struct op *op);
+int64_t cpu_rows_half_op_floats(const struct op *op);
+cpu_runner cpu_run_rows_half;
 int64_t cpu_attn_half_floats(const struct cpu *c, const struct op *op); /* scratch memory per thread */
 int64_t cpu_attn_op_floats(const struct cpu *c, const struct op *op);   /* of the op */
 /* The cache of 8 or 4 bits: the writer; attention is cpu_attn_half. */

@@ -114,6 +114,19 @@ struct plain_args {
     int64_t y_stride;
 };
 
+/* n inputs from `first` on of rows in half precision, in tiles of HALF_TILE, with a panel of half numbers, [n][PANEL_ROWS], which were divided by w_scale.
+ * Inputs are multiples of eight. */
+enum { HALF_TILE = 8 };
+struct half_args {
+    const uint16_t *w;
+    float w_scale;
+    const struct quant_acts *x;
+    int64_t first, n, n_rows;
+    float *y;
+    int64_t y_stride;
+    bool adds; /* to what y holds */
+};
+
 /* One block of the half-precision cache against some heads that share it. */
 enum { KV_BLOCK_POS = 64 };
 struct attn_block {
@@ -209,6 +222,10 @@ struct kernels {
      * than the above. */
     void (*half_row)(const float *x, const struct quant_acts *out, int64_t row);
     void (*half_panel)(const struct panel_args *a);
+    /* The parts of attention in half precision. inputs: see half_args. weights: e^(score - most) as a row of such activations, n a multiple of eight; returns
+     * their sum. half_row makes one of queries. NULL: there is none. */
+    void (*half_inputs)(const struct half_args *a);
+    float (*half_weights)(const float *scores, int64_t n, float most, const struct quant_acts *out, int64_t row);
     /* NULL: unpack and dot. */
     void (*plain)(const struct plain_args *a);
     /* Attention over a half-precision cache; widths are multiples of 16. NULL: the cache stays f32. */
