@@ -361,7 +361,7 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
 #pragma unroll 1
         while (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
     }
-    int done = 0, at_once = ROWS > 1 ? list_tiles(SMALL_SHARED, a.rows) : AT_ONCE;
+    int done = 0, at_once = list_tiles(SMALL_SHARED, rows);
     do {
         int n = n_tiles - done < at_once / parts ? n_tiles - done : at_once / parts, tiles = n * parts;
         const place_of p = place_in<WARPS>(first + done, n, rows);

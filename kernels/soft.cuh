@@ -4,6 +4,17 @@
 
 #define LOG2E 1.4426950408889634f
 
+// Small numbers become 0.
+static __device__ __forceinline__ float exp2_fast(float x) {
+#ifdef MLXCEL_EMULATE
+    return exp2f(x);
+#else
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#endif
+}
+
 struct softened {
     float x, max, sum;
 };
