@@ -153,7 +153,7 @@ static void fold_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
 }
 
 static bool same_acts(const struct pack_shape *a, const struct pack_shape *b) {
-    return a->group == b->group && pack_is_plain(a) == pack_is_plain(b) && a->dtype == b->dtype;
+    return a->group == b->group && pack_is_plain(a) == pack_is_plain(b) && a->dtype == b->dtype && a->nested == b->nested;
 }
 
 void cpu_experts_panels(const struct experts_job *job) {
