@@ -28,9 +28,6 @@ struct comm_type {
     /* The bytes of all ranks behind each other; each may bring another number of them, and `total` of them come out. */
     int (*all_gather)(struct comm *c, const void *in, size_t bytes, void *out, size_t total, struct err *err);
     int (*broadcast)(struct comm *c, int32_t root, void *data, size_t bytes, struct err *err);
-    /* From one rank to another, which receives as many. */
-    int (*send)(struct comm *c, int32_t to, const void *data, size_t bytes, struct err *err);
-    int (*receive)(struct comm *c, int32_t from, void *data, size_t bytes, struct err *err);
     void (*fail)(struct comm *c, const struct err *reason);
     void (*close)(struct comm *c);
 };
@@ -38,18 +35,14 @@ struct comm_type {
 struct comm {
     const struct comm_type *type;
     int32_t rank, size;
+    int32_t n_here; /* ranks of this process, which share its memory */
 };
 
 int comm_all_reduce(struct comm *c, const float *in, float *out, size_t n, struct err *err);
 int comm_all_gather(struct comm *c, const void *in, size_t bytes, void *out, size_t total, struct err *err);
 int comm_broadcast(struct comm *c, int32_t root, void *data, size_t bytes, struct err *err);
-int comm_send(struct comm *c, int32_t to, const void *data, size_t bytes, struct err *err);
-int comm_receive(struct comm *c, int32_t from, void *data, size_t bytes, struct err *err);
 void comm_fail(struct comm *c, const struct err *reason);
 void comm_close(struct comm *c); /* NULL is fine */
-
-/* A group of one. */
-struct comm *comm_alone(void);
 
 /* A group of n ranks that are threads of this process; out[n] gets one for each, to be closed by whoever has it. */
 int comm_threads_open(int32_t n, struct comm **out, struct err *err);

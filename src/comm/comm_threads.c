@@ -17,18 +17,11 @@ struct shown {
     size_t bytes;
 };
 
-/* From one rank to another: what lies there until it has been taken. */
-struct mail {
-    struct shown what;
-    _Atomic uint32_t is_full;
-};
-
 struct group {
     int32_t n;
     _Atomic int32_t n_open;
     _Atomic uint32_t n_here, meeting; /* ranks that have come to this meeting; meetings that have ended */
     struct shown *shown;              /* [n] */
-    struct mail *mail;                /* [n][n] from, to */
     struct os_mutex *lock;            /* for the reason */
     _Atomic uint32_t has_failed;
     struct err reason;
@@ -116,29 +109,6 @@ static int threads_broadcast(struct comm *c, int32_t root, void *data, size_t by
     return meet(g, err);
 }
 
-static int threads_send(struct comm *c, int32_t to, const void *data, size_t bytes, struct err *err) {
-    struct group *g = ((struct member *)c)->group;
-    struct mail *m = &g->mail[c->rank * g->n + to];
-    if (atomic_load(&g->has_failed)) return failure(g, err);
-    m->what = (struct shown){data, bytes};
-    atomic_store(&m->is_full, 1);
-    os_wake_all(&m->is_full);
-    return wait_for(g, &m->is_full, 1, err);
-}
-
-static int threads_receive(struct comm *c, int32_t from, void *data, size_t bytes, struct err *err) {
-    struct group *g = ((struct member *)c)->group;
-    struct mail *m = &g->mail[from * g->n + c->rank];
-    TRY(wait_for(g, &m->is_full, 0, err));
-    int code = ERR_OK;
-    if (m->what.bytes != bytes)
-        code = err_set(err, ERR_EINTERNAL, "rank %d sends %zu bytes, and rank %d takes %zu", from, m->what.bytes, c->rank, bytes);
-    else if (bytes) memcpy(data, m->what.data, bytes);
-    atomic_store(&m->is_full, 0);
-    os_wake_all(&m->is_full);
-    return code;
-}
-
 static void threads_fail(struct comm *c, const struct err *reason) {
     struct group *g = ((struct member *)c)->group;
     os_mutex_lock(g->lock);
@@ -146,7 +116,6 @@ static void threads_fail(struct comm *c, const struct err *reason) {
     os_mutex_unlock(g->lock);
     atomic_store(&g->has_failed, 1);
     os_wake_all(&g->meeting);
-    for (int32_t i = 0; i < g->n * g->n; i++) os_wake_all(&g->mail[i].is_full);
 }
 
 static void threads_close(struct comm *c) {
@@ -155,7 +124,6 @@ static void threads_close(struct comm *c) {
     if (atomic_fetch_sub(&g->n_open, 1) != 1) return;
     os_mutex_destroy(g->lock);
     mem_free(g->shown);
-    mem_free(g->mail);
     mem_free(g);
 }
 
@@ -163,8 +131,6 @@ static const struct comm_type threads_type = {.name = "threads",
                                               .all_reduce = threads_all_reduce,
                                               .all_gather = threads_all_gather,
                                               .broadcast = threads_broadcast,
-                                              .send = threads_send,
-                                              .receive = threads_receive,
                                               .fail = threads_fail,
                                               .close = threads_close};
 
@@ -174,10 +140,9 @@ int comm_threads_open(int32_t n, struct comm **out, struct err *err) {
     *g = (struct group){.n = n, .lock = os_mutex_create()};
     atomic_store(&g->n_open, n);
     g->shown = mem_alloc((size_t)n * sizeof *g->shown);
-    g->mail = mem_alloc((size_t)(n * n) * sizeof *g->mail);
     for (int32_t i = 0; i < n; i++) {
         struct member *m = mem_alloc(sizeof *m);
-        *m = (struct member){.base = {.type = &threads_type, .rank = i, .size = n}, .group = g};
+        *m = (struct member){.base = {.type = &threads_type, .rank = i, .size = n, .n_here = n}, .group = g};
         out[i] = &m->base;
     }
     return ERR_OK;

@@ -95,22 +95,6 @@ static void every_rank_hands_out(void) {
     }
 }
 
-/* A number goes around, and grows at each rank. */
-static void pass_on(void *user) {
-    struct seat *s = user;
-    int32_t n = s->comm->size, rank = s->comm->rank, x = 1;
-    if (rank > 0) s->code = comm_receive(s->comm, rank - 1, &x, sizeof x, &s->err);
-    x *= 10;
-    if (!s->code) s->code = comm_send(s->comm, (rank + 1) % n, &x, sizeof x, &s->err);
-    if (rank == 0 && !s->code) s->code = comm_receive(s->comm, n - 1, &s->pieces[0], sizeof x, &s->err);
-}
-
-static void from_rank_to_rank(void) {
-    run_all(4, pass_on);
-    for (int32_t r = 0; r < 4; r++) CHECK_OK(seats[r].code, seats[r].err);
-    CHECK_INT(seats[0].pieces[0], 10000);
-}
-
 static void fail_once(void *user) {
     struct seat *s = user;
     struct err reason;
@@ -120,7 +104,7 @@ static void fail_once(void *user) {
         return;
     }
     s->code = comm_all_reduce(s->comm, s->in, s->out, 1, &s->err);
-    if (s->comm->rank == 2) s->code = comm_receive(s->comm, 0, s->out, 4, &s->err); /* and every later call */
+    if (s->comm->rank == 2) s->code = comm_broadcast(s->comm, 0, s->out, 4, &s->err); /* and every later call */
 }
 
 static void a_failure_reaches_all(void) {
@@ -141,39 +125,22 @@ static void unlike_sizes_are_refused(void) {
     for (int32_t r = 0; r < 3; r++) CHECK_INT(seats[r].code, ERR_EINTERNAL);
 }
 
-static void one_alone(void) {
-    struct comm *c = comm_alone();
-    struct err err, reason;
-    float in[2] = {1, 2}, out[2] = {0};
-    int32_t x = 5;
-    CHECK_INT(c->size, 1);
-    CHECK_OK(comm_all_reduce(c, in, out, 2, &err), err);
-    CHECK(out[0] == 1 && out[1] == 2);
-    CHECK_OK(comm_broadcast(c, 0, &x, sizeof x, &err), err);
-    CHECK_INT(x, 5);
-    CHECK_INT(comm_broadcast(c, 1, &x, sizeof x, &err), ERR_EARG);
-    CHECK_INT(comm_send(c, 0, &x, sizeof x, &err), ERR_EARG);
-    CHECK_INT(comm_all_gather(c, in, 4, out, 8, &err), ERR_EINTERNAL);
-    err_set(&reason, ERR_EIO, "gone");
-    comm_fail(c, &reason);
-    CHECK_INT(comm_all_reduce(c, in, out, 2, &err), ERR_EIO);
-    comm_close(c);
-}
-
 static void numbers_of_ranks(void) {
     struct err err;
     struct comm *out[1];
+    int32_t x = 0;
     CHECK_INT(comm_threads_open(0, out, &err), ERR_EARG);
     CHECK_INT(comm_threads_open(COMM_RANKS_MAX + 1, out, &err), ERR_EARG);
+    CHECK_OK(comm_threads_open(1, out, &err), err);
+    CHECK_INT(comm_broadcast(out[0], 1, &x, sizeof x, &err), ERR_EARG);
+    comm_close(out[0]);
 }
 
 static const struct unit_case cases[] = {{"sums_are_in_rank_order", sums_are_in_rank_order},
                                          {"pieces_of_all_ranks", pieces_of_all_ranks},
                                          {"every_rank_hands_out", every_rank_hands_out},
-                                         {"from_rank_to_rank", from_rank_to_rank},
                                          {"a_failure_reaches_all", a_failure_reaches_all},
                                          {"unlike_sizes_are_refused", unlike_sizes_are_refused},
-                                         {"one_alone", one_alone},
                                          {"numbers_of_ranks", numbers_of_ranks},
                                          {0}};
 
