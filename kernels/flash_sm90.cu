@@ -4,10 +4,10 @@
 // into a ring of four stages. While the products of a block's weights with its values run, the scores of the next one are made and softened, and
 // warpgroups drift apart, so that one multiplies where another makes exponentials. The longest tiles come first. Stopped by the tensor cores
 // (D = 128) or the exponentials (D = 64).
+#include "soft.cuh"
 #include "wgmma.cuh"
 
 enum { ROWS = FLASH_ROWS, KEYS = K_BLOCK, RING = WFLASH_RING, CHUNK = 64 * 128 }; // CHUNK: bytes of 64 rows of 64 elements
-#define LOG2E 1.4426950408889634f
 
 struct tile {
     k_seq seq;
@@ -58,12 +58,6 @@ template <int D, int W> static inline void attend(const k_flash &f) {
     for (int i = 0; i < D; i++) view_store(a.y, r, head, i, o[i] / sum);
 }
 #else
-
-static __device__ __forceinline__ float exp2_fast(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 
 // One thread: keys, then values, in pieces of 64 columns.
 template <int D> static __device__ __forceinline__ void copy_all(const k_flash &f, const tile &t, int kv_head, uint32_t ring, uint32_t full, uint32_t empty) {

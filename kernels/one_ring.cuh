@@ -16,7 +16,7 @@
 #define ONE_ROWS 1
 #endif
 
-enum { ROWS = ONE_ROWS, SLOTS = LIST_SLOTS, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = list_tiles(SMALL_SHARED, ROWS), PLACES_MAX = LIST_WARPS * list_depth(false, ROWS) };
+enum { ROWS = ONE_ROWS, SLOTS = LIST_SLOTS, AHEAD_INSTRS = 6, LOOK = 5, PLACES_MAX = LIST_WARPS * list_depth(false, ROWS) };
 // What the weights of a list are: 4 bits in groups of 64 or more, bf16, f16; as W4, with experts; 4 or 8 bits, as each product says. W8: one of those products.
 enum weight_kind { W4, W16, WF16, W4E, W48, W8 };
 template <int KIND> static __device__ __forceinline__ constexpr bool is_plain() {
@@ -84,7 +84,7 @@ template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
 }
 #endif
 
-// Shared memory: the head, two sets of sums [AT_ONCE tiles][rows][16][warps + 1], rings, scales and sums of x, x.
+// Shared memory: the head, two sets of sums [list_tiles][rows][16][warps + 1], rings, scales and sums of x, x.
 template <int WARPS> static __device__ __forceinline__ constexpr int red_floats() {
     static_assert(WARPS == LIST_WARPS, "the host counts with as many");
     return list_sums(SMALL_SHARED);

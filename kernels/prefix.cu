@@ -4,6 +4,7 @@
 // A block takes one cached head, a run of the common blocks, and 64 queries, the heads of its group of one row after the other; 16 queries per warp. The
 // rest is as in kernels/flash.cu. Stopped by the tensor cores.
 #include "flash.cuh"
+#include "soft.cuh"
 
 // Query i of a block's tile: which row and which head of the group; row -1: there is none.
 struct query_of {
@@ -31,16 +32,6 @@ template <int D> static __device__ __forceinline__ void load_pair(const k_attn &
     int64_t at = ((int64_t)table[block] * a.c.heads + blockIdx.y) * K_BLOCK * D;
     load_block<D>(stage, a.c.k, at, 0, KEYS);
     load_block<D>(stage + KEYS * row_room<D>(), a.c.v, at, 0, KEYS);
-}
-
-static __device__ __forceinline__ float exp2_fast(float x) {
-#ifdef MLXCEL_EMULATE
-    return exp2f(x);
-#else
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-#endif
 }
 
 // Scores become weights, in place; o, max and sum follow a new maximum. All queries see all keys. factor: to exponents of 2. max: of scores before it.

@@ -9,7 +9,7 @@ enum { SHARING_ROWS_MIN = 4, SHARING_BLOCKS_MIN = 8, SHARING_TRIES = 8 };
 static int32_t count_common(const struct batch *b, int32_t i, int32_t j) {
     const struct step *s = &b->step;
     int32_t pos = s->seqs[i].pos < s->seqs[j].pos ? s->seqs[i].pos : s->seqs[j].pos, n = pos / KV_BLOCK;
-    for (int32_t c = 0; c < b->kv->layout.n_classes; c++) {
+    for (int32_t c = 0; c < kv_token_classes(&b->kv->layout); c++) {
         const int32_t *x = s->tables[c] + (int64_t)i * s->table_capacity, *y = s->tables[c] + (int64_t)j * s->table_capacity;
         int32_t k = 0;
         while (k < n && x[k] == y[k]) k++;
