@@ -2,6 +2,7 @@ set(BACKEND_SOURCES
   src/backend/backend.c
   src/backend/device.c
   src/backend/fuse.c
+  src/backend/lead.c
   src/backend/ops.c
   src/backend/plan.c
   src/backend/split/cut.c
@@ -75,6 +76,7 @@ set(BACKEND_SOURCES
   src/backend/cpu/cpu_linear.c
   src/backend/cpu/cpu_moe.c
   src/backend/cpu/cpu_moe_panels.c
+  src/backend/cpu/cpu_ranks.c
   src/backend/cpu/cpu_recur.c
   src/backend/cpu/cpu_rope.c
   src/backend/cpu/cpu_rows.c

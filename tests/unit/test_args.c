@@ -118,12 +118,11 @@ static void mistakes_name_the_cure(void) {
     expect_message("mlxcel frobnicate", "unknown command 'frobnicate'; 'mlxcel help' lists them");
     expect_message("mlxcel version --jsn", "unknown option --jsn; did you mean --json?");
     expect_message("mlxcel version --log", "unknown option --log; did you mean --log-level?");
-    expect_message(
-        "mlxcel generate --tp-size 2",
-        "--tp-size: tensor and pipeline parallelism are not supported; a model runs on one GPU of one machine (--device cuda:N)");
-    expect_message(
-        "mlxcel generate --pp-layers=0-15,16-31",
-        "--pp-layers: tensor and pipeline parallelism are not supported; a model runs on one GPU of one machine (--device cuda:N)");
+    expect_message("mlxcel generate --pp-layers=0-15,16-31",
+                   "--pp-layers: pipeline parallelism is not supported; --tensor-parallel N cuts a model for N ranks of the CPU");
+    CHECK_INT(parse("mlxcel generate --tp-size 2"), 0);
+    CHECK_INT(args_int(&args, OPT_TENSOR_PARALLEL), 2);
+    expect_message("mlxcel generate --tensor-parallel 65", "--tensor-parallel is 65, expected 1 to 64");
     expect_message("mlxcel version -z", "unknown option -z; 'mlxcel version --help' lists them");
     expect_message("mlxcel version --markdown", "unknown option --markdown; 'mlxcel version --help' lists them");
     expect_message("mlxcel version --log-level", "--log-level needs a value");

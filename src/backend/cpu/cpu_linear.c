@@ -319,8 +319,13 @@ static void embed_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     for (int64_t r = first; r < last; r++) {
         int64_t id = job->step->ids[r], index = a->by_position ? job->step->pos[r] + a->position_offset : id;
         if (a->vocab) index = a->by_type ? id / a->vocab : id % a->vocab;
-        if (index >= w->out) index = 0;
+        if (index >= (a->of ? a->of : w->out)) index = 0;
+        index -= a->first;
         float *y = cpu_row(job->c, job->op->out[0], r);
+        if (index < 0 || index >= w->out) { /* another rank has it */
+            memset(y, 0, (size_t)w->in * sizeof *y);
+            continue;
+        }
         if (p->panels) {
             pack_unpack_row(&p->pack, p->panels + (size_t)(index / PANEL_ROWS) * p->pack.panel_bytes, (int32_t)(index % PANEL_ROWS), y);
         } else {
