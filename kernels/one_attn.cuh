@@ -15,11 +15,14 @@ static __device__ __forceinline__ int shape_of(const k_step_attn &a) {
     return a.group | a.single << 8 | a.splits << 16;
 }
 
+// So many positions are one run: to join runs takes longer than to read on.
+enum { LIST_ALONE = 512 };
+
 // of_row: the item among those of its row. new_from: the first position whose key and value this step makes. A row of few positions has fewer items
 // than the others: these have no heads.
 static __device__ __forceinline__ part_of part_of_item(const k_step_attn &a, int of_row, int pos, int first, int new_from) {
     part_of p;
-    int runs = (pos - first + LIST_RUN) / LIST_RUN;
+    int runs = pos - first < LIST_ALONE ? 1 : (pos - first + LIST_RUN) / LIST_RUN;
     p.splits = runs < a.splits ? runs : a.splits;
     int per_item = p.splits <= a.single ? 1 : a.group, sets = per_item == 1 ? a.group : 1;
     if (per_item > 1) first -= first % TILE_POSITIONS; // runs of whole tiles
