@@ -237,6 +237,12 @@ static __device__ __forceinline__ void plain8(const k_weight &w, const unsigned 
 static __device__ __forceinline__ void tiled8(const k_weight &w, int64_t row, int64_t k, float out[8]) {
     const unsigned char *unit = tile_unit(w, row, k);
     const uint32_t *words = (const uint32_t *)(unit + tile_word_at(w.bits, row, k));
+    if (w.mode == K_MXFP4) {
+        float scale = e8m0(unit[tile_power_at(row, k)]);
+#pragma unroll
+        for (int i = 0; i < 8; i++) out[i] = e2m1((words[0] >> tile_magnitude(i) & 7) | (words[0] >> tile_sign(i) & 1) << 3) * scale;
+        return;
+    }
     const unsigned char *meta = unit + tile_meta_at(w, row, k);
     float scale = load_as_f32(meta, w.dtype, 0), bias = load_as_f32(meta, w.dtype, 1);
 #pragma unroll

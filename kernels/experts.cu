@@ -1,29 +1,43 @@
-// The chosen experts on the tensor cores, sums in f32. For sm_80 and later. Weights: 4 bits in tiles, 8 bits, mxfp4 or bf16.
+// The chosen experts on the tensor cores, sums in f32. For sm_80 and later. Weights: 4 bits and mxfp4 in tiles, 8 bits or bf16.
 //
 // A pair is a row of x and one of its choices. Three ways, by the number of pairs:
 // few    Up to eight rows: each pair by itself. x is two bf16 terms (16 bits), two columns of one product; many warps share k, every weight is read once.
-// some   Batches, 4 bits in tiles: pairs are sorted by expert, a block takes up to eight of one. x is integers of 16 bits (x16.cuh), weights come through
-//        rings in shared memory.
-// many   Prompts: a block takes up to 64 pairs of one expert; x is two bf16 terms again. (On sm_90a, of 4 bits in tiles: experts_sm90.cu.)
+// some   Batches, weights in tiles: pairs are sorted by expert, a block takes up to eight of one. x is integers of 16 bits (x16.cuh), of mxfp4 f16, and weights
+//        come through rings in shared memory.
+// many   Prompts: a block takes up to 64 pairs of one expert; x is two bf16 terms again. (On sm_90a, of weights in tiles: experts_sm90.cu.)
 // The number of pairs of an expert is known to the GPU alone, so there are as many blocks as there could be tiles, and those without one leave at once.
 #include "codes.cuh"
 #include "experts.cuh"
 #include "x16.cuh"
 
-enum { BK = 64, FP4 = 5, T4 = 6 }; // kinds of their own among the bits: mxfp4, and 4 bits in tiles
+enum { BK = 64, FP4 = 5, T4 = 6 }; // kinds of their own among the bits: mxfp4 and 4 bits, both in tiles
 
 template <int KIND> static __device__ __forceinline__ constexpr int bits_of() {
     return KIND == FP4 || KIND == T4 ? 4 : KIND;
 }
 
 // In which order x is taken: with tiles as with bf16, as it lies.
+template <int KIND> static __device__ __forceinline__ constexpr bool in_tiles() {
+    return KIND == FP4 || KIND == T4;
+}
 template <int KIND> static __device__ __forceinline__ constexpr int x_order() {
-    return KIND == T4 ? 16 : bits_of<KIND>();
+    return in_tiles<KIND>() ? 16 : bits_of<KIND>();
 }
 
-static __device__ __forceinline__ unit_words load_part(const unsigned char *tile, int group, int64_t k) {
-    const unsigned char *unit = tile + k / BK * tile_unit_bytes(4, group);
-    return unit_with(stream16(unit + threadIdx.x % 32 * 16), unit, tile_runs(group));
+// A lane's part of a unit of a tile. Of mxfp4 the scales are low.x.
+template <int KIND> static __device__ __forceinline__ unit_words load_part(const unsigned char *tile, int group, int64_t k) {
+    const unsigned char *unit = tile + k / BK * (KIND == FP4 ? (int)TILE_FP4_BYTES : tile_unit_bytes(4, group));
+    uint4 codes = stream16(unit + threadIdx.x % 32 * 16);
+    if (KIND == FP4) return unit_words{codes, uint2{*(const uint32_t *)(unit + TILE_CODES + threadIdx.x % 32 / 4 * 4), 0}, uint2{0, 0}};
+    return unit_with(codes, unit, tile_runs(group));
+}
+template <int KIND> static __device__ __forceinline__ void unpack_part(const unit_words &p, int dtype, uint32_t first[8], uint32_t second[8]) {
+    if (KIND == FP4) {
+        unpack_fp4_row(p.codes.x, p.codes.y, p.low.x, first);
+        unpack_fp4_row(p.codes.z, p.codes.w, p.low.x >> 16, second);
+    } else {
+        unpack_unit(p, dtype, first, second);
+    }
 }
 
 // ---- a warp's rows: codes one step ahead, weights of this step ----
@@ -37,23 +51,22 @@ template <int KIND> struct stream {
 template <int KIND> static __device__ __forceinline__ void stream_load(stream<KIND> &s, const k_weight &w, int64_t k, int t, bool there) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        if (KIND != T4) load_row<bits_of<KIND>()>(s.rows.values[i], k, t, there, s.next[i]);
-        else if (i % 2 == 0 && there) s.parts[i / 2] = load_part(s.rows.values[i], w.group, k);
+        if (!in_tiles<KIND>()) load_row<bits_of<KIND>()>(s.rows.values[i], k, t, there, s.next[i]);
+        else if (i % 2 == 0 && there) s.parts[i / 2] = load_part<KIND>(s.rows.values[i], w.group, k);
     }
 }
 
 template <int KIND> static __device__ __forceinline__ void make_weights(const stream<KIND> &s, int i, const k_weight &w, int64_t group, uint32_t out[8]) {
-    if (KIND == FP4) unpack_fp4(s.next[i], power_twice(s.rows.scales[i][group]), out);
-    else if (KIND == 16) unpack<16>(s.next[i], 0, 0, out);
+    if (KIND == 16) unpack<16>(s.next[i], 0, 0, out);
     else unpack<bits_of<KIND>()>(s.next[i], meta_twice(s.rows.scales[i], w.dtype, group), meta_twice(s.rows.biases[i], w.dtype, group), out);
 }
 
 // Rows 0 and 1 are of `w`, 2 and 3 of `v`.
 template <int KIND>
 static __device__ __forceinline__ void stream_take(stream<KIND> &s, const k_weight &w, const k_weight &v, int64_t k, int64_t k_end, int t, uint32_t out[4][8]) {
-    if (KIND == T4) {
-        unpack_unit(s.parts[0], w.dtype, out[0], out[1]);
-        unpack_unit(s.parts[1], v.dtype, out[2], out[3]);
+    if (in_tiles<KIND>()) {
+        unpack_part<KIND>(s.parts[0], w.dtype, out[0], out[1]);
+        unpack_part<KIND>(s.parts[1], v.dtype, out[2], out[3]);
     } else {
         int64_t group = KIND == 16 ? 0 : (k + t * 16) / w.group, group_v = KIND == 16 ? 0 : (k + t * 16) / v.group;
 #pragma unroll
@@ -89,19 +102,20 @@ static __device__ __forceinline__ void burst_load(burst<KIND, ROWS> &b, const ro
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
             int64_t at = k + s * BK, group = KIND == 16 ? 0 : (at + t * 16) / w.group;
-            if (KIND == T4) {
+            if (in_tiles<KIND>()) {
                 if (i % 2) continue;
                 unit_words p = {uint4{0, 0, 0, 0}, uint2{0, 0}, uint2{0, 0}};
-                if (at < k_end) p = load_part(rows.values[i], w.group, at);
+                if (at < k_end) p = load_part<KIND>(rows.values[i], w.group, at);
                 b.codes[s][i][0] = p.codes.x, b.codes[s][i][1] = p.codes.y, b.codes[s][i + 1][0] = p.codes.z, b.codes[s][i + 1][1] = p.codes.w;
-                b.scale[s][i] = p.low.x, b.scale[s][i + 1] = p.low.y, b.bias[s][i] = p.high.x, b.bias[s][i + 1] = p.high.y;
+                if (KIND == FP4) b.scale[s][i] = b.scale[s][i + 1] = p.low.x;
+                else b.scale[s][i] = p.low.x, b.scale[s][i + 1] = p.low.y, b.bias[s][i] = p.high.x, b.bias[s][i + 1] = p.high.y;
                 continue;
             }
             load_row<bits_of<KIND>()>(rows.values[i], at, t, at < k_end, b.codes[s][i]);
             b.scale[s][i] = b.bias[s][i] = 0;
             if (at >= k_end || KIND == 16) continue;
-            b.scale[s][i] = KIND == FP4 ? rows.scales[i][group] : meta_raw(rows.scales[i], w.dtype, group);
-            if (KIND != FP4) b.bias[s][i] = meta_raw(rows.biases[i], w.dtype, group);
+            b.scale[s][i] = meta_raw(rows.scales[i], w.dtype, group);
+            b.bias[s][i] = meta_raw(rows.biases[i], w.dtype, group);
         }
 }
 
@@ -118,7 +132,7 @@ static __device__ __forceinline__ void burst_add(const burst<KIND, ROWS> &b, int
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
             if (KIND == T4) unpack_words(b.codes[s][i][0], b.codes[s][i][1], b.scale[s][i], b.bias[s][i], dtype, w[i]);
-            else if (KIND == FP4) unpack_fp4(b.codes[s][i], power_twice(b.scale[s][i]), w[i]);
+            else if (KIND == FP4) unpack_fp4_row(b.codes[s][i][0], b.codes[s][i][1], b.scale[s][i] >> i % 2 * 16, w[i]);
             else unpack<bits>(b.codes[s][i], raw_twice(b.scale[s][i], dtype), raw_twice(b.bias[s][i], dtype), w[i]);
         }
 #pragma unroll
@@ -163,7 +177,7 @@ static __device__ __noinline__ float inner_value(const k_experts &a, int64_t e, 
 
 // A weight's rows from `row` on, sixteen of them, as the lanes take them; of tiles the tile alone.
 template <int KIND> static __device__ __forceinline__ void sixteen_rows(rows4 &rows, int i, const k_weight &w, int64_t row, int64_t last, int g) {
-    if (KIND == T4) {
+    if (in_tiles<KIND>()) {
         rows.values[i] = w.values + least(row, last) / TILE_ROWS * w.tile_bytes;
         return;
     }
@@ -219,9 +233,9 @@ template <int KIND> static __device__ __forceinline__ void unit_at(down_unit<KIN
     u.choice = index / parts;
     u.k = steps * part / parts * BK, u.k_end = steps * (part + 1) / parts * BK;
     int64_t e = a.ids[r * a.ids_stride + u.choice];
-    if (KIND == T4) sixteen_rows<KIND>(u.rows, 0, a.down, e * a.down.out + first, (e + 1) * a.down.out - 1, g);
+    if (in_tiles<KIND>()) sixteen_rows<KIND>(u.rows, 0, a.down, e * a.down.out + first, (e + 1) * a.down.out - 1, g);
 #pragma unroll
-    for (int i = 0; i < 2 && KIND != T4; i++) set_row(u.rows, i, a.down, e * a.down.out + least(first + i * 8 + g, a.down.out - 1));
+    for (int i = 0; i < 2 && !in_tiles<KIND>(); i++) set_row(u.rows, i, a.down, e * a.down.out + least(first + i * 8 + g, a.down.out - 1));
 }
 
 // Grid (out / 16, rows): the choices of a row, and parts of k of each, over the warps; inner values of all choices in shared memory.
@@ -419,29 +433,42 @@ MANY(t4, T4)
 
 // ---- a few pairs of an expert: batches of requests. Weights in tiles, two tiles a warp, on their way to shared memory several units ahead; x as
 // integers of 16 bits (x16.cuh), all of it in shared memory, so that warps never meet in a product. A product of bytes has eight columns, the
-// high and low bytes of four pairs. Blocks have four warps for up to four pairs, eight for eight ----
+// high and low bytes of four pairs. Blocks have four warps for up to four pairs, eight for eight.
+// mxfp4: x is f16, a scale for each unit, and a product has eight pairs. Weights are f16 without their scales (times 2^-14), and sums of 32 elements are multiplied
+// by them in f32: exact, whatever the scales are ----
 
 enum { X16_PAIRS = 4, FLOAT_ZERO = 0x4b400000 }; // FLOAT_ZERO: 1.5 * 2^23
+#define FP4_ONE 16384.0f
 
-// Grid (1 + rows): pairs sorted by expert, and x for the experts. Eight lanes make a unit.
-extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort_x16(KARGS(k_experts) a) {
-    after_previous();
+// Bytes of a row of x, and eight elements of every lane from `k` on of such a row of `width`, a unit for eight lanes, which are there or not.
+template <int KIND> static __device__ __forceinline__ int64_t x_bytes(int64_t width) {
+    return KIND == FP4 ? xf16_bytes(width) : x16_bytes(width);
+}
+template <int KIND> static __device__ __forceinline__ void put_x(unsigned char *row, int64_t width, int64_t k, const float v[8], bool there) {
+    unsigned char *scales = row + width / BK * X16_UNIT;
+    if (KIND == FP4) put8_f16(row + k * 2, (float *)scales + k / BK, v, there);
+    else put8(row + k / BK * X16_UNIT, (unit_scale *)scales + k / BK, v, there);
+}
+
+// Grid (1 + rows): pairs sorted by expert, and x for the experts.
+template <int KIND> static __device__ __forceinline__ void sort_x(const k_experts &a) {
     if (blockIdx.x == 0) {
         sort_pairs(a);
         return;
     }
     int row = blockIdx.x - 1;
     const float *from = (const float *)a.x.p + (int64_t)row * a.x.row_stride;
-    unsigned char *to = (unsigned char *)a.x_terms + row * x16_bytes(a.x.width);
-    unit_scale *scales = (unit_scale *)(to + a.x.width / BK * X16_UNIT);
+    unsigned char *to = (unsigned char *)a.x_terms + row * x_bytes<KIND>(a.x.width);
     for (int base = 0; base < a.x.width; base += 8 * SORT_THREADS) {
         int i = base + threadIdx.x * 8;
         bool there = i < a.x.width;
         float v[8] = {0};
         if (there) *(float4 *)v = *(const float4 *)(from + i), *(float4 *)(v + 4) = *(const float4 *)(from + i + 4);
-        put8(to + i / BK * X16_UNIT, scales + i / BK, v, there);
+        put_x<KIND>(to, a.x.width, i, v, there);
     }
 }
+extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort_x16(KARGS(k_experts) a) { after_previous(); sort_x<T4>(a); }
+extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort_xf16(KARGS(k_experts) a) { after_previous(); sort_x<FP4>(a); }
 
 // A warp's two tiles and its ring of `depth` units of both, in shared memory behind x.
 struct some_ring {
@@ -450,11 +477,11 @@ struct some_ring {
     int unit_bytes, units;
 };
 
-template <int PAIRS> static __device__ __forceinline__ some_ring some_ring_of(const k_experts &a, const k_weight &w, const rows4 &rows, unsigned char *x) {
+template <int KIND, int PAIRS> static __device__ __forceinline__ some_ring some_ring_of(const k_experts &a, const k_weight &w, const rows4 &rows, unsigned char *x) {
     some_ring r;
     r.tiles[0] = rows.values[0], r.tiles[1] = rows.values[2];
     r.unit_bytes = tile_unit_bytes(w), r.units = (int)(w.in / BK);
-    r.places = x + PAIRS * x16_bytes(w.in) + threadIdx.x / 32 * a.depth * 2 * r.unit_bytes;
+    r.places = x + PAIRS * x_bytes<KIND>(w.in) + threadIdx.x / 32 * a.depth * 2 * r.unit_bytes;
     return r;
 }
 
@@ -504,6 +531,52 @@ static __device__ __forceinline__ void some_multiply(float acc[2][FOURS], const 
     }
 }
 
+// The same of mxfp4, with pairs 2 t and 2 t + 1. x: the columns' elements; one: what one means in both pairs.
+static __device__ __forceinline__ void some_multiply_fp4(float acc[2][2], const unsigned char *unit, const uint32_t x[8], const float one[2]) {
+    fp4_words p = fp4_at(unit);
+    float sums[2][4];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        uint32_t v[4], w[4];
+        fp4_halves(half ? p.codes.y : p.codes.x, v);
+        fp4_halves(half ? p.codes.w : p.codes.z, w);
+        const uint32_t first[4] = {v[0], w[0], v[1], w[1]}, second[4] = {v[2], w[2], v[3], w[3]};
+        mma_f16_new(sums[half], first, x[4 * half], x[4 * half + 1]);
+        mma_f16(sums[half], second, x[4 * half + 2], x[4 * half + 3]);
+    }
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            float both = fmaf(sums[1][2 * r + j], fp4_power(p.powers, 2 * r + 1), sums[0][2 * r + j] * fp4_power(p.powers, 2 * r));
+            acc[r][j] = fmaf(both, one[j], acc[r][j]);
+        }
+}
+
+// Two tiles of mxfp4 times the pairs: acc[tile][row][pair], as above. Columns beyond PAIRS are others once more.
+template <int DEPTH, int PAIRS> static __device__ __forceinline__ void some_product_fp4(const some_ring &r, const k_weight &w, const unsigned char *x, float acc[2][2][2]) {
+    int lane = threadIdx.x % 32, t = lane % 4, place = 0;
+    int64_t each = xf16_bytes(w.in);
+    const unsigned char *column = x + lane / 4 % PAIRS * each + t * 16, *scales = x + 2 * t % PAIRS * each + r.units * X16_UNIT;
+#pragma unroll
+    for (int i = 0; i < 8; i++) ((float *)acc)[i] = 0;
+#pragma unroll 1
+    for (int u = 0; u < r.units; u++) {
+        copy_wait<DEPTH - 2>();
+        __syncwarp();
+        some_fetch(r, u + DEPTH - 1, place ? place - 1 : DEPTH - 1);
+        uint32_t v[8];
+        *(uint4 *)v = *(const uint4 *)(column + u * X16_UNIT), *(uint4 *)(v + 4) = *(const uint4 *)(column + u * X16_UNIT + 64);
+        const float one[2] = {*(const float *)(scales + u * 4), *(const float *)(scales + each + u * 4)};
+        const unsigned char *unit = r.places + place * 2 * r.unit_bytes;
+#pragma unroll
+        for (int i = 0; i < 2; i++) some_multiply_fp4(acc[i], unit + i * TILE_FP4_BYTES, v, one);
+        place = place + 1 == DEPTH ? 0 : place + 1;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) ((float *)acc)[i] *= FP4_ONE;
+}
+
 // Two tiles times the pairs: acc[tile][row][pair], as above.
 template <int DEPTH, int FOURS> static __device__ __forceinline__ void some_product(const some_ring &r, const k_weight &w, const unsigned char *x, float acc[2][2][FOURS]) {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, place = 0;
@@ -530,6 +603,20 @@ template <int DEPTH, int FOURS> static __device__ __forceinline__ void some_prod
     }
 }
 
+// Sums of each row that a lane has, the pair of its j-th, and the product itself.
+template <int KIND, int PAIRS> static __device__ __forceinline__ constexpr int some_columns() {
+    return KIND == FP4 ? 2 : PAIRS / X16_PAIRS;
+}
+template <int KIND> static __device__ __forceinline__ int some_pair(int j) {
+    int t = threadIdx.x % 4;
+    return KIND == FP4 ? 2 * t + j : t + j * X16_PAIRS;
+}
+template <int KIND, int DEPTH, int PAIRS>
+static __device__ __forceinline__ void some_sums(const some_ring &r, const k_weight &w, const unsigned char *x, float acc[2][2][some_columns<KIND, PAIRS>()]) {
+    if constexpr (KIND == FP4) some_product_fp4<DEPTH, PAIRS>(r, w, x, acc);
+    else some_product<DEPTH, some_columns<KIND, PAIRS>()>(r, w, x, acc);
+}
+
 // The block's threads copy bytes, a multiple of 16.
 template <int WARPS> static __device__ __forceinline__ void copy_row(unsigned char *to, const unsigned char *from, int64_t bytes) {
     for (int64_t i = threadIdx.x * 16; i < bytes; i += WARPS * 32 * 16) *(uint4 *)(to + i) = *(const uint4 *)(from + i);
@@ -537,81 +624,84 @@ template <int WARPS> static __device__ __forceinline__ void copy_row(unsigned ch
 
 // Grid (inner / 16 WARPS, tiles): a warp makes 16 inner values of each pair, from a tile of the gate and one of up; the block's values become units of
 // the next product's x.
-template <int DEPTH, int WARPS, int PAIRS> static __device__ __forceinline__ void some_inner(const k_experts &a) {
-    enum { INNER = WARPS * TILE_ROWS, FOURS = PAIRS / X16_PAIRS };
+template <int KIND, int DEPTH, int WARPS, int PAIRS> static __device__ __forceinline__ void some_inner(const k_experts &a) {
+    enum { INNER = WARPS * TILE_ROWS, COLUMNS = some_columns<KIND, PAIRS>() };
     DYNAMIC_SHARED(unsigned char, some_smem);
     unsigned char *x = some_smem;
     if ((int)blockIdx.y >= a.tiles[0]) return;
     const int *tile = a.tiles + 1 + 3 * blockIdx.y;
-    int64_t e = tile[0], start = tile[1], first = (int64_t)blockIdx.x * INNER, n0 = first + threadIdx.x / 32 * TILE_ROWS, each = x16_bytes(a.up.in);
-    int n = tile[2], g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    int64_t e = tile[0], start = tile[1], first = (int64_t)blockIdx.x * INNER, n0 = first + threadIdx.x / 32 * TILE_ROWS, each = x_bytes<KIND>(a.up.in);
+    int n = tile[2], g = threadIdx.x % 32 / 4;
     bool has = n0 < a.inner;
     rows4 rows;
-    inner_rows<T4>(a, rows, e, n0, g);
-    some_ring ring = some_ring_of<PAIRS>(a, a.up, rows, x);
+    inner_rows<KIND>(a, rows, e, n0, g);
+    some_ring ring = some_ring_of<KIND, PAIRS>(a, a.up, rows, x);
     if (has) some_begin(ring, DEPTH);
     for (int m = 0; m < n; m++) copy_row<WARPS>(x + m * each, (const unsigned char *)a.x_terms + a.pairs[start + m] / a.k * each, each);
     __syncthreads();
-    float acc[2][2][FOURS];
-    if (has) some_product<DEPTH, FOURS>(ring, a.up, x, acc);
+    float acc[2][2][COLUMNS];
+    if (has) some_sums<KIND, DEPTH, PAIRS>(ring, a.up, x, acc);
     __syncthreads(); // x is used up: values take its place
     float *values = (float *)x;
 #pragma unroll
-    for (int j = 0; j < 2 * FOURS && has; j++) {
-        int m = t + j % FOURS * X16_PAIRS, row = (int)(n0 - first) + j / FOURS * 8 + g;
+    for (int j = 0; j < 2 * COLUMNS && has; j++) {
+        int m = some_pair<KIND>(j % COLUMNS), row = (int)(n0 - first) + j / COLUMNS * 8 + g;
         if (m >= n) continue;
         int pair = a.pairs[start + m];
         float factor = a.scale_input ? a.weights[pair / a.k * a.weights_stride + pair % a.k] : 1.0f;
-        values[m * INNER + row] = inner_value(a, e, first + row, acc[0][j / FOURS][j % FOURS] * factor, acc[1][j / FOURS][j % FOURS] * factor);
+        values[m * INNER + row] = inner_value(a, e, first + row, acc[0][j / COLUMNS][j % COLUMNS] * factor, acc[1][j / COLUMNS][j % COLUMNS] * factor);
     }
     __syncthreads();
     int m = threadIdx.x / (INNER / 8), at = threadIdx.x % (INNER / 8) * 8; // eight values each, as far as they go
     bool there = m < n && first + at < a.inner;
     float v[8] = {0};
     for (int i = 0; i < 8 && there; i++) v[i] = values[m * INNER + at + i];
-    unsigned char *to = (unsigned char *)a.inner_terms + (start + (there ? m : 0)) * x16_bytes(a.inner);
-    put8(to + (first + at) / BK * X16_UNIT, (unit_scale *)(to + a.inner / BK * X16_UNIT) + (first + at) / BK, v, there);
+    put_x<KIND>((unsigned char *)a.inner_terms + (start + (there ? m : 0)) * x_bytes<KIND>(a.inner), a.inner, first + at, v, there);
 }
 
 // Grid (out / 32 WARPS, tiles).
-template <int DEPTH, int WARPS, int PAIRS> static __device__ __forceinline__ void some_down(const k_experts &a) {
-    enum { FOURS = PAIRS / X16_PAIRS };
+template <int KIND, int DEPTH, int WARPS, int PAIRS> static __device__ __forceinline__ void some_down(const k_experts &a) {
+    enum { COLUMNS = some_columns<KIND, PAIRS>() };
     DYNAMIC_SHARED(unsigned char, some_smem);
     unsigned char *x = some_smem;
     if ((int)blockIdx.y >= a.tiles[0]) return;
     const int *tile = a.tiles + 1 + 3 * blockIdx.y;
     int64_t e = tile[0], start = tile[1], n0 = ((int64_t)blockIdx.x * WARPS + threadIdx.x / 32) * 2 * TILE_ROWS;
-    int64_t last = (e + 1) * a.down.out - 1, each = x16_bytes(a.inner);
-    int n = tile[2], g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    int64_t last = (e + 1) * a.down.out - 1, each = x_bytes<KIND>(a.inner);
+    int n = tile[2], g = threadIdx.x % 32 / 4;
     bool has = n0 < a.down.out;
     rows4 rows;
-    sixteen_rows<T4>(rows, 0, a.down, e * a.down.out + n0, last, g);
-    sixteen_rows<T4>(rows, 2, a.down, e * a.down.out + n0 + TILE_ROWS, last, g);
-    some_ring ring = some_ring_of<PAIRS>(a, a.down, rows, x);
+    sixteen_rows<KIND>(rows, 0, a.down, e * a.down.out + n0, last, g);
+    sixteen_rows<KIND>(rows, 2, a.down, e * a.down.out + n0 + TILE_ROWS, last, g);
+    some_ring ring = some_ring_of<KIND, PAIRS>(a, a.down, rows, x);
     if (has) some_begin(ring, DEPTH);
     copy_row<WARPS>(x, (const unsigned char *)a.inner_terms + start * each, n * each);
     __syncthreads();
     if (!has) return;
-    float acc[2][2][FOURS];
-    some_product<DEPTH, FOURS>(ring, a.down, x, acc);
+    float acc[2][2][COLUMNS];
+    some_sums<KIND, DEPTH, PAIRS>(ring, a.down, x, acc);
 #pragma unroll
     for (int i = 0; i < 2; i++)
 #pragma unroll
-        for (int j = 0; j < 2 * FOURS; j++) {
-            int64_t row = n0 + i * TILE_ROWS + j / FOURS * 8 + g;
-            int m = t + j % FOURS * X16_PAIRS;
-            if (m < n && row < a.down.out) a.outer[(start + m) * a.down.out + row] = acc[i][j / FOURS][j % FOURS] + (a.down_bias ? a.down_bias[e * a.down.out + row] : 0.0f);
+        for (int j = 0; j < 2 * COLUMNS; j++) {
+            int64_t row = n0 + i * TILE_ROWS + j / COLUMNS * 8 + g;
+            int m = some_pair<KIND>(j % COLUMNS);
+            if (m < n && row < a.down.out) a.outer[(start + m) * a.down.out + row] = acc[i][j / COLUMNS][j % COLUMNS] + (a.down_bias ? a.down_bias[e * a.down.out + row] : 0.0f);
         }
 }
 
-#define SOME(half, depth, pairs)                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(pairs * 32, 24 / pairs) experts_some_##half##_##depth##_##pairs(KARGS(k_experts) a) { \
+#define SOME(name, kind, half, depth, pairs)                                                                                            \
+    extern "C" __global__ void __launch_bounds__(pairs * 32, 24 / pairs) experts_some_##half##_##name##_##pairs(KARGS(k_experts) a) { \
         after_previous(); \
-        some_##half<depth, pairs, pairs>(a);                                                                                                     \
+        some_##half<kind, depth, pairs, pairs>(a);                                                                                      \
     }
-SOME(inner, 2, 8)
-SOME(inner, 4, 8)
-SOME(inner, 4, 4)
-SOME(down, 2, 8)
-SOME(down, 4, 8)
-SOME(down, 4, 4)
+SOME(2, T4, inner, 2, 8)
+SOME(4, T4, inner, 4, 8)
+SOME(4, T4, inner, 4, 4)
+SOME(2, T4, down, 2, 8)
+SOME(4, T4, down, 4, 8)
+SOME(4, T4, down, 4, 4)
+SOME(fp4, FP4, inner, 4, 8)
+SOME(fp4, FP4, inner, 4, 4)
+SOME(fp4, FP4, down, 4, 8)
+SOME(fp4, FP4, down, 4, 4)

@@ -1,6 +1,6 @@
-// The chosen experts of a prompt on sm_90a: weights of 4 bits in tiles (tile.cuh), pairs sorted by expert (experts.cuh), warpgroup products of f16.
+// The chosen experts of a prompt on sm_90a: weights of 4 bits or mxfp4 in tiles (tile.cuh), pairs sorted by expert (experts.cuh), warpgroup products of f16.
 //
-// x is f16, each row scaled by a power of two; weights are f16 times WEIGHT_SCALE, inner values f16 times INNER_SCALE. f16 has three bits more than bf16, so that
+// x is f16, each row scaled by a power of two; weights are f16 times weight_scale, inner values f16 times INNER_SCALE. f16 has three bits more than bf16, so that
 // one product is closer than two with bf16 terms of x, whose weights are rounded to 8 bits.
 // A block stays for many items: up to 128 pairs of an expert times 128 inner values (or 256 results of down). A warpgroup has two accumulators, of gate and up (or of two
 // runs of down's rows). A warp makes weights of its two tiles' codes in registers while its warpgroup's products run, and asks for their codes itself, also those of
@@ -12,8 +12,17 @@
 
 enum { BK = TILE_UNIT, ROW_BYTES = BK * 2, PAIRS = WEXPERTS_PAIRS, STAGE = PAIRS * ROW_BYTES, X_STAGES = WEXPERTS_X_STAGES };
 enum { WARPS = WEXPERTS_WARPS, FILLERS = WEXPERTS_FILLERS, CHUNK = WEXPERTS_CHUNK_UNITS, CHUNKS = WEXPERTS_CHUNKS, ITEMS = 16 }; // CHUNK: units of a copy; ITEMS: as many as can be under way
-#define WEIGHT_SCALE 64.0f
 #define INNER_SCALE (1.0f / 64.0f)
+
+// What the weights are: PLAIN: scales are bf16, and a unit has one group; FP4: mxfp4; FP4_BATCH: the same for few pairs of an expert.
+enum { ANY, PLAIN, FP4, FP4_BATCH };
+template <int FORM> static __device__ __forceinline__ constexpr bool is_fp4() {
+    return FORM == FP4 || FORM == FP4_BATCH;
+}
+// Of mxfp4 a weight is made by one product with a power of two, which f16 has from 2^-24 to 2^15: scales of groups from 2^-19 to 2^5 are exact.
+template <int FORM> static __device__ __forceinline__ constexpr float weight_scale() {
+    return is_fp4<FORM>() ? 1.0f / 16.0f : 64.0f;
+}
 
 // ---- f16 ----
 
@@ -119,14 +128,21 @@ template <bool DOWN> static __device__ __forceinline__ const unsigned char *tile
 }
 
 // What a pair's inner sums are multiplied by.
-static __device__ __forceinline__ float factor_of(const k_experts &a, int place) {
+template <int FORM> static __device__ __forceinline__ float factor_of(const k_experts &a, int place) {
     int pair = a.pairs[place], row = pair / a.k;
-    return x_scales(a)[row] * (1.0f / WEIGHT_SCALE) * (a.scale_input ? a.weights[row * a.weights_stride + pair % a.k] : 1.0f);
+    return x_scales(a)[row] * (1.0f / weight_scale<FORM>()) * (a.scale_input ? a.weights[row * a.weights_stride + pair % a.k] : 1.0f);
+}
+
+// act(gate) * up, less act.scale.
+static __device__ __forceinline__ float glu_of(const k_act &act, float gate, float up) {
+    if (act.kind != ACT_CLAMPED_SWIGLU) return gate_of(act.kind, gate) * up;
+    gate = fminf(gate, act.p[1]), up = fminf(fmaxf(up, -act.p[1]), act.p[1]) + 1.0f;
+    return __fdividef(gate, 1.0f + __expf(-act.p[0] * gate)) * up;
 }
 
 #ifdef MLXCEL_EMULATE // sums straight from the weights; items, places and what is rounded as on a GPU
 
-static inline float sum_of(const k_weight &w, int64_t row, const unsigned char *x) {
+template <int FORM> static inline float sum_of(const k_weight &w, int64_t row, const unsigned char *x) {
     float sum = 0;
     for (int64_t k = 0; k < w.in; k += 8) {
         float v[8];
@@ -134,13 +150,13 @@ static inline float sum_of(const k_weight &w, int64_t row, const unsigned char *
         for (int j = 0; j < 8; j++) {
             int word = (int)(k + j) / 2;
             const uint16_t *at = (const uint16_t *)x + 2 * (word / 32 * 32 + word_at(word % 32)) + (k + j) % 2;
-            sum += f16_of(v[j] * WEIGHT_SCALE) * __half2float(__half{*at});
+            sum += f16_of(v[j] * weight_scale<FORM>()) * __half2float(__half{*at});
         }
     }
     return sum;
 }
 
-template <bool DOWN, bool PLAIN> static inline void run(const k_experts &a) {
+template <bool DOWN, int FORM> static inline void run(const k_experts &a) {
     for (int i = (int)blockIdx.x; i < n_items<DOWN>(a); i += (int)gridDim.x) {
         item it = item_at<DOWN>(a, i);
         for (int e = (int)threadIdx.x; e < it.n * (DOWN ? 256 : 128); e += (int)blockDim.x) {
@@ -148,17 +164,17 @@ template <bool DOWN, bool PLAIN> static inline void run(const k_experts &a) {
             int64_t row = it.first + e % (DOWN ? 256 : 128), ex = it.expert;
             if (row >= (DOWN ? a.down.out : a.inner)) continue;
             if (DOWN) {
-                float y = sum_of(a.down, ex * a.down.out + row, (const unsigned char *)a.inner_terms + (int64_t)place * a.inner * 2);
+                float y = (1.0f / (weight_scale<FORM>() * INNER_SCALE)) * sum_of<FORM>(a.down, ex * a.down.out + row, (const unsigned char *)a.inner_terms + (int64_t)place * a.inner * 2);
                 a.outer[place * a.down.out + row] = y + (a.down_bias ? a.down_bias[ex * a.down.out + row] : 0.0f);
                 continue;
             }
             const unsigned char *x = (const unsigned char *)a.x_terms + (int64_t)(a.pairs[place] / a.k) * a.x.width * 2;
-            float factor = factor_of(a, place), gate = sum_of(a.gate, ex * a.gate_rows + row, x) * factor, up = sum_of(a.up, ex * a.up_rows + a.up_first + row, x) * factor;
+            float factor = factor_of<FORM>(a, place), gate = sum_of<FORM>(a.gate, ex * a.gate_rows + row, x) * factor, up = sum_of<FORM>(a.up, ex * a.up_rows + a.up_first + row, x) * factor;
             if (a.gate_bias) gate += a.gate_bias[ex * a.gate_bias_stride + row];
             if (a.up_bias) up += a.up_bias[ex * a.up_bias_stride + a.up_bias_first + row];
             int word = (int)row / 2;
             uint16_t *to = (uint16_t *)a.inner_terms + (int64_t)place * a.inner + 2 * (word / 32 * 32 + word_at(word % 32)) + row % 2;
-            *to = (uint16_t)pack_f16(gate_of(a.act.kind, gate) * up * a.act.scale * INNER_SCALE, 0);
+            *to = (uint16_t)pack_f16(glu_of(a.act, gate, up) * a.act.scale * INNER_SCALE, 0);
         }
     }
 }
@@ -182,7 +198,7 @@ template <int N> static __device__ __forceinline__ void hand_over(const layout &
 
 // Each has every fourth stage, of one item after another, two of them on their way. rows: where the item's pairs begin, this warp's own.
 // Who brings an item's first stage also brings what its pairs' sums are multiplied by.
-template <bool DOWN> static __device__ __forceinline__ void fill_all(const k_experts &a, const layout &l, uint32_t *rows, float (*factors)[PAIRS]) {
+template <bool DOWN, int FORM> static __device__ __forceinline__ void fill_all(const k_experts &a, const layout &l, uint32_t *rows, float (*factors)[PAIRS]) {
     int lane = threadIdx.x % 32, filler = threadIdx.x / 32 - WARPS, stage = filler, phase = 0, u = filler, total = n_items<DOWN>(a), before = -1, number = 0;
     const unsigned char *from = (const unsigned char *)(DOWN ? a.inner_terms : a.x_terms) + lane % 8 * 16;
     uint32_t bytes = (DOWN ? a.inner : a.x.width) * 2;
@@ -195,10 +211,10 @@ template <bool DOWN> static __device__ __forceinline__ void fill_all(const k_exp
         for (; u < l.units; u += FILLERS) {
             barrier_wait(l.empty + stage * 8, phase ^ 1);
 #pragma unroll 1
-            for (int m = lane; m < it.n && u == 0 && !DOWN; m += 32) factors[number % ITEMS][m] = factor_of(a, it.start + m);
+            for (int m = lane; m < it.n && u == 0 && !DOWN; m += 32) factors[number % ITEMS][m] = factor_of<FORM>(a, it.start + m);
             const unsigned char *unit = from + u * ROW_BYTES;
             uint32_t to = l.x + stage * STAGE + lane / 8 * ROW_BYTES;
-#pragma unroll 4
+#pragma unroll(FORM == FP4_BATCH ? 2 : 4)
             for (int m = lane / 8; m < it.n; m += 4, to += 4 * ROW_BYTES)
                 asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + ((lane ^ m) & 7) * 16), "l"(unit + rows[m]) : "memory");
             copy_commit();
@@ -250,15 +266,16 @@ template <bool DOWN> static __device__ __forceinline__ void next_chunk(const k_e
 }
 
 // Eight registers of f16 weights from a lane's two words of a row.
-template <bool PLAIN> static __device__ __forceinline__ void half_words(uint32_t first, uint32_t second, uint32_t low, uint32_t high, int dtype, uint32_t out[8]) {
+template <int FORM> static __device__ __forceinline__ void half_words(uint32_t first, uint32_t second, uint32_t low, uint32_t high, int dtype, uint32_t out[8]) {
     uint32_t s[2], b[2];
 #pragma unroll
-    for (int i = 0; i < (PLAIN ? 1 : 2); i++) {
+    for (int i = 0; i < (FORM == PLAIN ? 1 : 2); i++) {
         uint32_t meta = i ? high : low;
-        float scale = meta_f32(meta & 0xffff, PLAIN ? (int)K_BF16 : dtype) * WEIGHT_SCALE, bias = meta_f32(meta >> 16, PLAIN ? (int)K_BF16 : dtype) * WEIGHT_SCALE;
+        int type = FORM == PLAIN ? (int)K_BF16 : dtype;
+        float scale = meta_f32(meta & 0xffff, type) * weight_scale<FORM>(), bias = meta_f32(meta >> 16, type) * weight_scale<FORM>();
         s[i] = pack_f16(scale, scale), b[i] = pack_f16(bias, bias);
     }
-    if (PLAIN) s[1] = s[0], b[1] = b[0];
+    if (FORM == PLAIN) s[1] = s[0], b[1] = b[0];
 #pragma unroll
     for (int i = 0; i < 8; i++) { // a nibble in the last bits of 1024, or of 64
         uint32_t word = (i < 4 ? first : second) >> i % 4 / 2 * 8, q;
@@ -268,17 +285,38 @@ template <bool PLAIN> static __device__ __forceinline__ void half_words(uint32_t
     }
 }
 
-// Unit u of a tile as weights: w[4 m ...] is the operand of step m. PLAIN: scales are bf16, and a unit has one group.
-template <bool DOWN, bool PLAIN, int WHICH> static __device__ __forceinline__ void take_weights(const k_experts &a, const layout &l, const unsigned char *codes, request &q, place &at, int u, uint32_t w[16]) {
+// The same of mxfp4: codes are the weights times 2^-14, but for the scale of word `which` and the next.
+static __device__ __forceinline__ void half_words_fp4(uint32_t first, uint32_t second, uint32_t powers, int which, uint32_t out[8]) {
+    fp4_halves(first, out);
+    fp4_halves(second, out + 4);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float power = fp4_power(powers, which + half) * (16384.0f * weight_scale<FP4>());
+        uint32_t s = pack_f16(power, power);
+#pragma unroll
+        for (int i = 0; i < 4; i++) out[4 * half + i] = fma_f16x2(out[4 * half + i], s, 0x80008000u);
+    }
+}
+
+// Unit u of a tile as weights: w[4 m ...] is the operand of step m.
+template <bool DOWN, int FORM, int WHICH> static __device__ __forceinline__ void take_weights(const k_experts &a, const layout &l, const unsigned char *codes, request &q, place &at, int u, uint32_t w[16]) {
     if (WHICH == 0 && u % CHUNK == 0) {
         if (u) next_chunk<DOWN>(a, l, q, at);
         barrier_wait(l.arrived + at.chunk * 8, at.chunk_phase);
     }
     const k_weight &of = weight_of<DOWN>(a);
-    unit_words unit = unit_at(codes + ((at.chunk * 2 + WHICH) * CHUNK + u % CHUNK) * (PLAIN ? TILE_CODES + TILE_META : l.unit_bytes), PLAIN ? 1 : tile_runs(of.group));
+    int bytes = is_fp4<FORM>() ? (int)TILE_FP4_BYTES : FORM == PLAIN ? TILE_CODES + TILE_META : l.unit_bytes;
+    codes += ((at.chunk * 2 + WHICH) * CHUNK + u % CHUNK) * bytes;
     uint32_t first[8], second[8];
-    half_words<PLAIN>(unit.codes.x, unit.codes.y, unit.low.x, unit.high.x, of.dtype, first);
-    half_words<PLAIN>(unit.codes.z, unit.codes.w, unit.low.y, unit.high.y, of.dtype, second);
+    if (is_fp4<FORM>()) {
+        fp4_words unit = fp4_at(codes);
+        half_words_fp4(unit.codes.x, unit.codes.y, unit.powers, 0, first);
+        half_words_fp4(unit.codes.z, unit.codes.w, unit.powers, 2, second);
+    } else {
+        unit_words unit = unit_at(codes, FORM == PLAIN ? 1 : tile_runs(of.group));
+        half_words<FORM>(unit.codes.x, unit.codes.y, unit.low.x, unit.high.x, of.dtype, first);
+        half_words<FORM>(unit.codes.z, unit.codes.w, unit.low.y, unit.high.y, of.dtype, second);
+    }
 #pragma unroll
     for (int m = 0; m < 4; m++) w[4 * m] = first[2 * m], w[4 * m + 1] = second[2 * m], w[4 * m + 2] = first[2 * m + 1], w[4 * m + 3] = second[2 * m + 1];
 }
@@ -291,10 +329,10 @@ template <int N> static __device__ __forceinline__ void begin_product(float (&d)
 }
 
 // All units of an item. While one accumulator's product runs, the weights of the other's next are made.
-template <bool DOWN, bool PLAIN, int N>
+template <bool DOWN, int FORM, int N>
 static __device__ __forceinline__ void multiply(const k_experts &a, const layout &l, const unsigned char *codes, request &q, place &at, float (&d)[N / 2], float (&e)[N / 2]) {
     uint32_t v[16], w[16], empty = 0;
-    take_weights<DOWN, PLAIN, 0>(a, l, codes, q, at, 0, v);
+    take_weights<DOWN, FORM, 0>(a, l, codes, q, at, 0, v);
 #pragma unroll 1
     for (int u = 0; u < l.units; u++) {
         uint64_t x = operand_at(__shfl_sync(FULL, l.x + at.stage * STAGE, 0)); // the same in all lanes, as the compiler now knows
@@ -304,10 +342,10 @@ static __device__ __forceinline__ void multiply(const k_experts &a, const layout
         if (u && threadIdx.x % 32 == 0) barrier_arrive(empty);
         empty = l.empty + at.stage * 8;
         if (++at.stage == X_STAGES) at.stage = 0, at.phase ^= 1;
-        take_weights<DOWN, PLAIN, 1>(a, l, codes, q, at, u, w);
+        take_weights<DOWN, FORM, 1>(a, l, codes, q, at, u, w);
         begin_product<N>(e, w, x);
         wgmma_wait<1>();
-        if (u + 1 < l.units) take_weights<DOWN, PLAIN, 0>(a, l, codes, q, at, u + 1, v);
+        if (u + 1 < l.units) take_weights<DOWN, FORM, 0>(a, l, codes, q, at, u + 1, v);
     }
     wgmma_wait<0>();
     if (threadIdx.x % 32 == 0) barrier_arrive(empty);
@@ -315,7 +353,7 @@ static __device__ __forceinline__ void multiply(const k_experts &a, const layout
 }
 
 // d and e: sums of down's rows from row_of(..., 0) and row_of(..., 1) on.
-template <int N> static __device__ __forceinline__ void store_down(const k_experts &a, const item &it, const float (&d)[N / 2], const float (&e)[N / 2]) {
+template <int FORM, int N> static __device__ __forceinline__ void store_down(const k_experts &a, const item &it, const float (&d)[N / 2], const float (&e)[N / 2]) {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int which = 0; which < 2; which++) {
@@ -326,7 +364,7 @@ template <int N> static __device__ __forceinline__ void store_down(const k_exper
 #pragma unroll
         for (int i = 0; i < N / 2; i++) {
             int m = i / 4 * 8 + 2 * t + i % 2;
-            if (m < it.n) to[m * a.down.out + i / 2 % 2 * 8] = (which ? e[i] : d[i]) + (i / 2 % 2 ? high : low);
+            if (m < it.n) to[m * a.down.out + i / 2 % 2 * 8] = fmaf(which ? e[i] : d[i], 1.0f / (weight_scale<FORM>() * INNER_SCALE), i / 2 % 2 ? high : low);
         }
     }
 }
@@ -342,7 +380,6 @@ template <int N> static __device__ __forceinline__ void store_inner(const k_expe
         up[i] = a.up_bias ? a.up_bias[it.expert * a.up_bias_stride + a.up_bias_first + row + 8 * i] : 0.0f;
     }
     float scale = a.act.scale * INNER_SCALE;
-    int kind = a.act.kind;
     uint32_t *to = (uint32_t *)((unsigned char *)a.inner_terms + ((int64_t)it.start * a.inner + tile / 32 * 32) * 2) + g / 2 * 4 + tile % 32 / 8;
 #pragma unroll
     for (int j = 0; j < N / 8; j++) {
@@ -351,7 +388,7 @@ template <int N> static __device__ __forceinline__ void store_inner(const k_expe
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float with = i % 2 ? f.y : f.x;
-            v[i] = gate_of(kind, fmaf(d[4 * j + i], with, gate[i / 2])) * (fmaf(e[4 * j + i], with, up[i / 2]) * scale);
+            v[i] = glu_of(a.act, fmaf(d[4 * j + i], with, gate[i / 2]), fmaf(e[4 * j + i], with, up[i / 2])) * scale;
         }
         float low = __shfl_xor_sync(FULL, odd ? v[0] : v[1], 4), high = __shfl_xor_sync(FULL, odd ? v[2] : v[3], 4);
         int m = 8 * j + 2 * t + odd;
@@ -360,19 +397,19 @@ template <int N> static __device__ __forceinline__ void store_inner(const k_expe
     }
 }
 
-template <bool DOWN, bool PLAIN, int N>
+template <bool DOWN, int FORM, int N>
 static __device__ __forceinline__ void run_item(const k_experts &a, const layout &l, const unsigned char *codes, const item &it, request &q, place &at, const float *factors) {
     float d[N / 2], e[N / 2];
 #pragma unroll
     for (int i = 0; i < N / 2; i++) d[i] = e[i] = 0;
-    multiply<DOWN, PLAIN, N>(a, l, codes, q, at, d, e);
+    multiply<DOWN, FORM, N>(a, l, codes, q, at, d, e);
     wgmma_results<N / 2>(d);
     wgmma_results<N / 2>(e);
-    if (DOWN) store_down<N>(a, it, d, e);
+    if (DOWN) store_down<FORM, N>(a, it, d, e);
     else store_inner<N>(a, it, d, e, factors);
 }
 
-template <bool DOWN, bool PLAIN> static __device__ __forceinline__ void multiply_all(const k_experts &a, const layout &l, const unsigned char *codes, request &q, const float (*factors)[PAIRS]) {
+template <bool DOWN, int FORM> static __device__ __forceinline__ void multiply_all(const k_experts &a, const layout &l, const unsigned char *codes, request &q, const float (*factors)[PAIRS]) {
     int total = n_items<DOWN>(a);
     place at = {0, 0, 0, 0};
     if (threadIdx.x % 32 == 0) {
@@ -384,14 +421,15 @@ template <bool DOWN, bool PLAIN> static __device__ __forceinline__ void multiply
     for (int i = blockIdx.x, number = 0; i < total; i += gridDim.x, number++) {
         item it = item_at<DOWN>(a, i);
         const float *with = factors[number % ITEMS];
-        if (PLAIN && it.n > 96) run_item<DOWN, PLAIN, 128>(a, l, codes, it, q, at, with);
-        else if (PLAIN && it.n > 64) run_item<DOWN, PLAIN, 96>(a, l, codes, it, q, at, with);
-        else run_item<DOWN, PLAIN, 64>(a, l, codes, it, q, at, with); // with a fourth width the compiler lets products wait for each other
+        if (FORM == FP4_BATCH) run_item<DOWN, FORM, 32>(a, l, codes, it, q, at, with);
+        else if (FORM != ANY && it.n > 96) run_item<DOWN, FORM, 128>(a, l, codes, it, q, at, with);
+        else if (FORM != ANY && it.n > 64) run_item<DOWN, FORM, 96>(a, l, codes, it, q, at, with);
+        else run_item<DOWN, FORM, 64>(a, l, codes, it, q, at, with); // with a fourth width the compiler lets products wait for each other
     }
 }
 
 // Shared memory: x, on a multiple of 1,024, then every warp's codes.
-template <bool DOWN, bool PLAIN> static __device__ __forceinline__ void run(const k_experts &a) {
+template <bool DOWN, int FORM> static __device__ __forceinline__ void run(const k_experts &a) {
     DYNAMIC_SHARED(unsigned char, smem);
     __shared__ uint64_t barriers[2 * X_STAGES + WARPS * CHUNKS];
     __shared__ float factors[DOWN ? 1 : ITEMS][PAIRS];
@@ -416,18 +454,22 @@ template <bool DOWN, bool PLAIN> static __device__ __forceinline__ void run(cons
     after_previous();
     if (warp >= WARPS) {
         registers_fewer<40>();
-        fill_all<DOWN>(a, l, rows[warp - WARPS], factors);
+        fill_all<DOWN, FORM>(a, l, rows[warp - WARPS], factors);
         return;
     }
     registers_more<232>();
-    multiply_all<DOWN, PLAIN>(a, l, smem + (l.codes - start), requests[warp], factors);
+    multiply_all<DOWN, FORM>(a, l, smem + (l.codes - start), requests[warp], factors);
 }
 #endif
 
-// Any grid, 384 threads, 210 KB of shared memory. `any`: scales of f16, or groups of 32; 64 pairs at most, for want of registers.
-#define WEXPERTS(name, down, plain) \
-    extern "C" __global__ void __launch_bounds__((WARPS + FILLERS) * 32, 1) wexperts_##name(KARGS(k_experts) a) { run<down, plain>(a); }
-WEXPERTS(inner, false, true)
-WEXPERTS(inner_any, false, false)
-WEXPERTS(down, true, true)
-WEXPERTS(down_any, true, false)
+// Any grid, 384 threads, 210 KB of shared memory. `any`: scales of f16, or groups of 32; 64 pairs at most, for want of registers. `batch`: 32.
+#define WEXPERTS(name, down, form) \
+    extern "C" __global__ void __launch_bounds__((WARPS + FILLERS) * 32, 1) wexperts_##name(KARGS(k_experts) a) { run<down, form>(a); }
+WEXPERTS(inner, false, PLAIN)
+WEXPERTS(inner_any, false, ANY)
+WEXPERTS(inner_fp4, false, FP4)
+WEXPERTS(inner_fp4_batch, false, FP4_BATCH)
+WEXPERTS(down, true, PLAIN)
+WEXPERTS(down_any, true, ANY)
+WEXPERTS(down_fp4, true, FP4)
+WEXPERTS(down_fp4_batch, true, FP4_BATCH)

@@ -11,6 +11,12 @@ static __device__ __forceinline__ uint32_t nibbles_of(const k_weight &w, int64_t
     for (int i = 0; i < 8; i++) out |= ((uint32_t)(codes >> i * w.bits) & mask) << 4 * tile_nibble(i);
     return out;
 }
+static __device__ __forceinline__ uint32_t fp4_codes_of(const k_weight &w, int64_t row, int64_t k) {
+    uint32_t out = 0, codes = row < w.out ? (uint32_t)code_word(w.values + row * w.values_bytes + k / 2, 4) : 0;
+#pragma unroll
+    for (int i = 0; i < 8; i++) out |= (codes >> 4 * i & 7) << tile_magnitude(i) | (codes >> (4 * i + 3) & 1) << tile_sign(i);
+    return out;
+}
 static __device__ __forceinline__ uint2 bytes_of_row(const k_weight &w, int64_t row, int64_t k) {
     uint32_t out[2] = {0, 0}, mask = (1u << w.bits) - 1;
     uint64_t codes = row < w.out ? code_word(w.values + row * w.values_bytes + k / 8 * w.bits, w.bits) : 0;
@@ -26,6 +32,20 @@ static __device__ __forceinline__ uint32_t meta_of(const k_weight &w, int64_t ro
     return scale | bias << 16;
 }
 
+// Scales of mxfp4 of two groups of a row.
+static __device__ __forceinline__ uint32_t powers_of(const k_weight &w, int64_t row, int64_t k) {
+    const unsigned char *scales = w.scales + row * w.scales_bytes + k / w.group;
+    return row < w.out ? scales[0] | (uint32_t)scales[1] << 8 : 0;
+}
+
+// A unit of mxfp4.
+static __device__ __forceinline__ void pack_fp4(const k_weight &w, unsigned char *to, int64_t row, int64_t k) {
+    int lane = threadIdx.x % 32, t = lane % 4;
+    uint4 codes = {fp4_codes_of(w, row, k + 8 * t), fp4_codes_of(w, row, k + 32 + 8 * t), fp4_codes_of(w, row + 8, k + 8 * t), fp4_codes_of(w, row + 8, k + 32 + 8 * t)};
+    *(uint4 *)(to + lane * 16) = codes;
+    if (t == 0) *(uint32_t *)(to + TILE_CODES + lane) = powers_of(w, row, k) | powers_of(w, row + 8, k) << 16;
+}
+
 // Grid (units of a tile / 8, tiles): a warp makes one unit.
 extern "C" __global__ void __launch_bounds__(256) tile_pack(KARGS(k_tile) a) {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, bytes = tile_unit_bytes(a.w), n_codes = tile_codes(a.w.bits);
@@ -33,6 +53,10 @@ extern "C" __global__ void __launch_bounds__(256) tile_pack(KARGS(k_tile) a) {
     if (unit >= units || tile * TILE_ROWS >= a.w.out) return;
     int64_t row = tile * TILE_ROWS + g, k = unit * TILE_UNIT;
     unsigned char *to = a.out + (tile * units + unit) * bytes;
+    if (a.w.mode == K_MXFP4) {
+        pack_fp4(a.w, to, row, k);
+        return;
+    }
     if (tile_bits(a.w.bits) == 4) {
         uint4 codes = {nibbles_of(a.w, row, k + 8 * t), nibbles_of(a.w, row, k + 32 + 8 * t), nibbles_of(a.w, row + 8, k + 8 * t), nibbles_of(a.w, row + 8, k + 32 + 8 * t)};
         *(uint4 *)(to + lane * 16) = codes;

@@ -10,11 +10,15 @@
 //
 // Scale and bias of row g stand side by side, those of row g + 8 behind them: a run of 64 bytes. Groups of 16 have four such runs per unit, groups of 32 two, groups of
 // 128 the same one in two units. A lane's eight elements are of one group always.
+//
+// mxfp4 (TILE_FP4_BYTES a unit): 16 bits of a word have four codes too, of elements 0 2 4 6 or 1 3 5 7, but each as a magnitude of three bits at 9, 6, 3, 0 and a sign at
+// 15, 12, 14, 13. The first two are f16 numbers times 2^14 by a mask, or by a shift and a mask; the others take two of each. Behind the codes stand four bytes for row g:
+// the scales of its two groups, then those of row g + 8.
 #pragma once
 #include "backend/cuda/shared/layout.h"
 
 static __device__ __forceinline__ int tile_unit_bytes(const k_weight &w) {
-    return tile_unit_bytes(w.bits, w.group);
+    return w.mode == K_MXFP4 ? (int)TILE_FP4_BYTES : tile_unit_bytes(w.bits, w.group);
 }
 
 // The unit of element k, k < w.in.
@@ -40,6 +44,18 @@ static __device__ __forceinline__ int tile_meta_at(const k_weight &w, int64_t ro
 // The nibble of code i.
 static __device__ __forceinline__ int tile_nibble(int i) {
     return i / 2 + i % 2 * 4;
+}
+// Of mxfp4: where the magnitude and the sign of code i begin.
+static __device__ __forceinline__ int tile_magnitude(int i) {
+    return i % 2 * 16 + 9 - i / 2 * 3;
+}
+static __device__ __forceinline__ int tile_sign(int i) {
+    return i % 2 * 16 + (0xdecf >> i / 2 * 4 & 15); // 15, 12, 14, 13
+}
+// From a unit's start to the scale of element k's group.
+static __device__ __forceinline__ int tile_power_at(int64_t row, int64_t k) {
+    int r = (int)(row % TILE_ROWS);
+    return TILE_CODES + r % 8 * 4 + r / 8 * 2 + (int)(k % TILE_UNIT) / 32;
 }
 // Of 8 bits: the byte of code i in its two words.
 static __device__ __forceinline__ int tile_byte(int i) {

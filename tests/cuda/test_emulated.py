@@ -102,7 +102,7 @@ def check_faults(build, folder, cpu_text):
     rc, out, err = execute([f"{build}/unit_tests", "device.turn_by_turn"], folder, "sms=4", MLXCEL_TEST_DEVICE="cuda")
     yield "two models on one GPU", rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed", out, re.M), out + err
     rc, out, err = execute([f"{build}/checkkern", "--cuda", "--only", "experts"], folder, "sms=4;report")
-    yield "experts", rc == 0 and "0 failed" in out and all(f"experts_{k}_{f} " in err for k in ("few_down", "many_down") for f in ("t4", "8", "16", "fp4")) and all(f"experts_some_down_4_{n} " in err for n in (4, 8)), out + err
+    yield "experts", rc == 0 and "0 failed" in out and all(f"experts_{k}_{f} " in err for k in ("few_down", "many_down") for f in ("t4", "8", "16", "fp4")) and all(f"experts_some_down_{f}_{n} " in err for f in ("4", "fp4") for n in (4, 8)) and all(f"wexperts_down_fp4{f} " in err for f in ("", "_batch")), out + err
     rc, out, err = execute([sys.executable, "tests/server/test_slots.py", f"{build}/mlxcel", "cuda"], folder, "sms=4")
     yield "slots that are saved and restored", rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed", out, re.M), out + err
     yield from check_gguf(build, folder)

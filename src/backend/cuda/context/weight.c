@@ -67,16 +67,17 @@ static int upload_rows(struct cuda *c, const struct weight_source *s, const stru
 
 /* ---- tiles -------------------------------------------------------------------------------------------------------- */
 
+/* Experts alone have kernels for mxfp4 in tiles. */
 bool cuda_tiles(const struct cuda *c, const struct weight_source *s) {
     const struct format *f = &s->format;
+    bool is_mode = f->mode == QUANT_AFFINE ? f->dtype != DT_F32 : f->mode == QUANT_MXFP4 && s->is_expert;
     bool fits =
         s->n_experts == 1 || (s->is_expert && tile_bits(f->bits) == 4 && s->out % TILE_ROWS == 0); /* experts' kernels take 4 bits */
-    return c->gpu->functions[KERNEL_tile_pack] && !c->exact && !s->is_vector && !s->is_router && fits && f->mode == QUANT_AFFINE &&
-           f->dtype != DT_F32 && s->in % TILE_UNIT == 0;
+    return c->gpu->functions[KERNEL_tile_pack] && !c->exact && !s->is_vector && !s->is_router && fits && is_mode && s->in % TILE_UNIT == 0;
 }
 
 int64_t cuda_tile_bytes(const struct format *f, int64_t in) {
-    return in / TILE_UNIT * tile_unit_bytes(f->bits, f->group);
+    return in / TILE_UNIT * (f->mode == QUANT_MXFP4 ? TILE_FP4_BYTES : tile_unit_bytes(f->bits, f->group));
 }
 
 /* Memory for rows of a weight before they become tiles. It is kept for the next weight. */

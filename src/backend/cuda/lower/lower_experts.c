@@ -56,7 +56,7 @@ enum { TILE_INNER = EXPERTS_TILE_WARPS * 16, TILE_DOWN = EXPERTS_TILE_WARPS * 32
 enum { FEW_SUMS = EXPERTS_CHOICES_MAX * EXPERTS_FEW_RESULTS * sizeof(float), SOME_PAIRS = 8 };
 enum { FEW_MAX = 8, FEW_SHARED = 80 << 10 }; /* up to so many rows count as few; the most bytes that their terms may take */
 
-enum kind { KIND_8, KIND_16, KIND_FP4, KIND_TILES, N_KINDS }; /* KIND_TILES: 4 bits in tiles */
+enum kind { KIND_8, KIND_16, KIND_FP4, KIND_TILES, N_KINDS }; /* KIND_FP4 and KIND_TILES: mxfp4 and 4 bits, both in tiles */
 
 struct kind_kernels {
     enum kernel_id few_inner, few_down, many_inner, many_down;
@@ -71,15 +71,14 @@ struct kind_kernels {
 static const struct kind_kernels kinds[N_KINDS] = {
     [KIND_8] = KIND(8, 8),
     [KIND_16] = KIND(16, 16),
-    [KIND_FP4] = KIND(fp4, 4),
+    [KIND_FP4] = KIND(fp4, 16),
     [KIND_TILES] = KIND(t4, 16),
 };
 
 /* N_KINDS: none of them. */
 static enum kind kind_of(const struct weight *w) {
     const struct format *f = &w->format;
-    if (cuda_weight_args(w).tile_bytes) return KIND_TILES;
-    if (f->mode == QUANT_MXFP4) return KIND_FP4;
+    if (cuda_weight_args(w).tile_bytes) return f->mode == QUANT_MXFP4 ? KIND_FP4 : KIND_TILES;
     if (f->mode == QUANT_NONE) return f->dtype == DT_BF16 ? KIND_16 : N_KINDS;
     return f->mode == QUANT_AFFINE && f->bits == 8 ? KIND_8 : N_KINDS;
 }
@@ -133,53 +132,77 @@ static void emit_fold(struct cuda *c, const struct k_experts *a) {
     cuda_emit(c, KERNEL_experts_fold, GRID(ceil_div(a->down.out, 256), a->x.rows, 1), 256, 0, a, sizeof *a);
 }
 
-/* Shared memory of a block with one warp for each pair: x of all pairs, and a ring of weights for each warp. */
-static int64_t some_shared_bytes(int64_t width, int32_t depth, int32_t pairs) {
-    return pairs * (x16_bytes(width) + (int64_t)depth * 2 * tile_unit_bytes(4, 64));
-}
-
-/* For batches in which an expert has six pairs at most on average: it then rarely needs more than one tile of eight. */
-static bool some_fits(const struct cuda *c, const struct k_experts *a, enum kind inner, enum kind down) {
-    return inner == KIND_TILES && down == KIND_TILES && tile_runs(a->up.group) == 1 && tile_runs(a->down.group) == 1 &&
-           (int64_t)a->x.rows * a->k <= (int64_t)6 * a->n_experts &&
-           some_shared_bytes(a->up.in > a->inner ? a->up.in : a->inner, 2, SOME_PAIRS) <= c->gpu->shared_max;
-}
-
-/* Kernels by pairs of a block and by the depth of a warp's ring. */
-struct some_kernels {
+/* Kernels of batches by pairs of a block and by the depth of a warp's ring, 4 or the least that there is. */
+struct some_half {
     enum kernel_id few_pairs, deep, shallow;
 };
+struct some_kernels {
+    enum kernel_id sort;
+    struct some_half inner, down;
+    int64_t (*x_bytes)(int64_t width);
+    int32_t unit_bytes, least_depth;
+};
+
+static const struct some_kernels some_tiles = {
+    .sort = KERNEL_experts_sort_x16,
+    .inner = {KERNEL_experts_some_inner_4_4, KERNEL_experts_some_inner_4_8, KERNEL_experts_some_inner_2_8},
+    .down = {KERNEL_experts_some_down_4_4, KERNEL_experts_some_down_4_8, KERNEL_experts_some_down_2_8},
+    .x_bytes = x16_bytes,
+    .unit_bytes = TILE_CODES + TILE_META,
+    .least_depth = 2,
+};
+static const struct some_kernels some_fp4 = {
+    .sort = KERNEL_experts_sort_xf16,
+    .inner = {KERNEL_experts_some_inner_fp4_4, KERNEL_experts_some_inner_fp4_8, KERNEL_experts_some_inner_fp4_8},
+    .down = {KERNEL_experts_some_down_fp4_4, KERNEL_experts_some_down_fp4_8, KERNEL_experts_some_down_fp4_8},
+    .x_bytes = xf16_bytes,
+    .unit_bytes = TILE_FP4_BYTES,
+    .least_depth = 4,
+};
+
+/* Shared memory of a block with one warp for each pair: x of all pairs, and a ring of weights for each warp. */
+static int64_t some_shared_bytes(const struct some_kernels *s, int64_t width, int32_t depth, int32_t pairs) {
+    return pairs * (s->x_bytes(width) + (int64_t)depth * 2 * s->unit_bytes);
+}
+
+/* For batches in which an expert has six pairs at most on average: it then rarely needs more than one tile of eight. NULL: no kernels for these weights. */
+static const struct some_kernels *some_of(const struct cuda *c, const struct k_experts *a, enum kind inner, enum kind down) {
+    const struct some_kernels *s = inner == KIND_FP4 ? &some_fp4 : &some_tiles;
+    bool is_kind =
+        inner == down && (inner == KIND_FP4 || (inner == KIND_TILES && tile_runs(a->up.group) == 1 && tile_runs(a->down.group) == 1));
+    bool fits = is_kind && (int64_t)a->x.rows * a->k <= (int64_t)6 * a->n_experts &&
+                some_shared_bytes(s, a->up.in > a->inner ? a->up.in : a->inner, s->least_depth, SOME_PAIRS) <= c->gpu->shared_max;
+    return fits ? s : NULL;
+}
 
 /* One half of the experts: gate and up, or down. of_warp: results of a warp. */
-static void emit_some_half(struct cuda *c, struct k_experts *a, const struct some_kernels *k, int64_t width, int64_t n, int64_t of_warp,
-                           size_t tiles) {
+static void emit_some_half(struct cuda *c, struct k_experts *a, const struct some_kernels *s, const struct some_half *k, int64_t width,
+                           int64_t n, int64_t of_warp, size_t tiles) {
     int32_t pairs = a->tile_pairs;
-    bool is_deep = some_shared_bytes(width, 4, pairs) <= c->gpu->shared_max;
+    bool is_deep = some_shared_bytes(s, width, 4, pairs) <= c->gpu->shared_max;
     a->depth = is_deep ? 4 : 2;
     cuda_emit(c,
               pairs < SOME_PAIRS ? k->few_pairs
               : is_deep          ? k->deep
                                  : k->shallow,
               GRID(ceil_div(n, of_warp * pairs), tiles, 1), (unsigned int)pairs * 32,
-              (unsigned int)some_shared_bytes(width, a->depth, pairs), a, sizeof *a);
+              (unsigned int)some_shared_bytes(s, width, a->depth, pairs), a, sizeof *a);
 }
 
 /* Where most experts have one pair, blocks of four: more of them fit a multiprocessor, and less of the GPU is idle at the end. */
-static int32_t some_pairs(const struct cuda *c, const struct k_experts *a) {
+static int32_t some_pairs(const struct cuda *c, const struct k_experts *a, const struct some_kernels *s) {
     int64_t widest = a->up.in > a->inner ? a->up.in : a->inner;
     bool are_few = (int64_t)a->x.rows * a->k * 4 <= (int64_t)a->n_experts * 5;
-    return are_few && some_shared_bytes(widest, 4, SOME_PAIRS / 2) <= c->gpu->shared_max ? SOME_PAIRS / 2 : SOME_PAIRS;
+    return are_few && some_shared_bytes(s, widest, 4, SOME_PAIRS / 2) <= c->gpu->shared_max ? SOME_PAIRS / 2 : SOME_PAIRS;
 }
 
-static void emit_some(struct cuda *c, struct k_experts *a) {
-    static const struct some_kernels inner = {KERNEL_experts_some_inner_4_4, KERNEL_experts_some_inner_4_8, KERNEL_experts_some_inner_2_8},
-                                     down = {KERNEL_experts_some_down_4_4, KERNEL_experts_some_down_4_8, KERNEL_experts_some_down_2_8};
+static void emit_some(struct cuda *c, struct k_experts *a, const struct some_kernels *s) {
     size_t used = 0;
-    a->x_terms = cuda_op_scratch(c, &used, (size_t)a->x.rows * (size_t)x16_bytes(a->x.width));
-    a->inner_terms = cuda_op_scratch(c, &used, (size_t)a->x.rows * (size_t)a->k * (size_t)x16_bytes(a->inner));
-    size_t tiles = sort_pairs(c, a, some_pairs(c, a), KERNEL_experts_sort_x16, &used);
-    emit_some_half(c, a, &inner, a->up.in, a->inner, 16, tiles);
-    emit_some_half(c, a, &down, a->inner, a->down.out, 32, tiles);
+    a->x_terms = cuda_op_scratch(c, &used, (size_t)a->x.rows * (size_t)s->x_bytes(a->x.width));
+    a->inner_terms = cuda_op_scratch(c, &used, (size_t)a->x.rows * (size_t)a->k * (size_t)s->x_bytes(a->inner));
+    size_t tiles = sort_pairs(c, a, some_pairs(c, a, s), s->sort, &used);
+    emit_some_half(c, a, s, &s->inner, a->up.in, a->inner, 16, tiles);
+    emit_some_half(c, a, s, &s->down, a->inner, a->down.out, 32, tiles);
     emit_fold(c, a);
 }
 
@@ -199,9 +222,10 @@ static void emit_many(struct cuda *c, struct k_experts *a, enum kind inner, enum
 /* ---- warpgroup products (kernels/experts_sm90.cu) ------------------------------------------------------------------- */
 
 static bool warpgroup_fits(const struct cuda *c, const struct k_experts *a, enum kind inner, enum kind down) {
-    return c->gpu->functions[KERNEL_wexperts_inner] && inner == KIND_TILES && down == KIND_TILES && a->gate.values &&
+    return c->gpu->functions[KERNEL_wexperts_inner] && inner == down && (inner == KIND_TILES || inner == KIND_FP4) && a->gate.values &&
            a->x.width % TILE_UNIT == 0 && a->up.group >= 32 && a->down.group >= 32 &&
-           (a->act.kind == ACT_SILU || a->act.kind == ACT_GELU_TANH) && wexperts_shared_bytes() <= c->gpu->shared_max;
+           (a->act.kind == ACT_SILU || a->act.kind == ACT_GELU_TANH || a->act.kind == ACT_CLAMPED_SWIGLU) &&
+           wexperts_shared_bytes() <= c->gpu->shared_max;
 }
 
 static bool is_plain(const struct k_weight *w) {
@@ -215,14 +239,30 @@ static void emit_warpgroup_half(struct cuda *c, const struct k_experts *a, enum 
               (unsigned int)wexperts_shared_bytes(), a, sizeof *a);
 }
 
-static void emit_warpgroup(struct cuda *c, struct k_experts *a) {
+struct warpgroup_kernels {
+    enum kernel_id inner, down;
+    int32_t pairs; /* of a tile */
+};
+
+/* Batches of mxfp4: experts with some ten pairs each. */
+static const struct warpgroup_kernels *warpgroup_of(const struct k_experts *a, enum kind kind) {
+    static const struct warpgroup_kernels plain = {KERNEL_wexperts_inner, KERNEL_wexperts_down, WEXPERTS_PAIRS},
+                                          any = {KERNEL_wexperts_inner_any, KERNEL_wexperts_down_any, WEXPERTS_ANY_PAIRS},
+                                          fp4 = {KERNEL_wexperts_inner_fp4, KERNEL_wexperts_down_fp4, WEXPERTS_PAIRS},
+                                          fp4_batch = {KERNEL_wexperts_inner_fp4_batch, KERNEL_wexperts_down_fp4_batch,
+                                                       WEXPERTS_BATCH_PAIRS};
+    if (kind == KIND_FP4) return (int64_t)a->x.rows * a->k <= (int64_t)24 * a->n_experts ? &fp4_batch : &fp4;
+    return is_plain(&a->up) && is_plain(&a->down) ? &plain : &any;
+}
+
+static void emit_warpgroup(struct cuda *c, struct k_experts *a, enum kind kind) {
     size_t used = 0, rows = (size_t)a->x.rows, pairs = rows * (size_t)a->k;
     a->x_terms = cuda_op_scratch(c, &used, rows * ((size_t)a->x.width * 2 + sizeof(float)));
     a->inner_terms = cuda_op_scratch(c, &used, pairs * (size_t)a->inner * 2);
-    bool plain = is_plain(&a->up) && is_plain(&a->down);
-    size_t tiles = sort_pairs(c, a, plain ? WEXPERTS_PAIRS : WEXPERTS_ANY_PAIRS, KERNEL_experts_sort_f16, &used);
-    emit_warpgroup_half(c, a, plain ? KERNEL_wexperts_inner : KERNEL_wexperts_inner_any, tiles, ceil_div(a->inner, WEXPERTS_INNER));
-    emit_warpgroup_half(c, a, plain ? KERNEL_wexperts_down : KERNEL_wexperts_down_any, tiles, ceil_div(a->down.out, WEXPERTS_DOWN));
+    const struct warpgroup_kernels *k = warpgroup_of(a, kind);
+    size_t tiles = sort_pairs(c, a, k->pairs, KERNEL_experts_sort_f16, &used);
+    emit_warpgroup_half(c, a, k->inner, tiles, ceil_div(a->inner, WEXPERTS_INNER));
+    emit_warpgroup_half(c, a, k->down, tiles, ceil_div(a->down.out, WEXPERTS_DOWN));
     emit_fold(c, a);
 }
 
@@ -231,9 +271,9 @@ void lower_experts(struct cuda *c, const struct op *op) {
     struct k_experts a = experts_args_of(c, op);
     enum kind inner = kind_of(up_of(e)), down = kind_of(e->down);
     bool small = terms_bytes(a.up.in) <= FEW_SHARED && terms_bytes((int64_t)a.k * a.inner) <= FEW_SHARED;
-    bool is_batch = some_fits(c, &a, inner, down);
-    if (a.x.rows <= FEW_MAX && small && (a.x.rows == 1 || !is_batch)) emit_few(c, &a, inner, down);
-    else if (is_batch) emit_some(c, &a);
-    else if (warpgroup_fits(c, &a, inner, down)) emit_warpgroup(c, &a);
+    const struct some_kernels *some = some_of(c, &a, inner, down);
+    if (a.x.rows <= FEW_MAX && small && (a.x.rows == 1 || !some)) emit_few(c, &a, inner, down);
+    else if (some) emit_some(c, &a, some);
+    else if (warpgroup_fits(c, &a, inner, down)) emit_warpgroup(c, &a, inner);
     else emit_many(c, &a, inner, down);
 }

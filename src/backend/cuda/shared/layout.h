@@ -37,6 +37,8 @@ KFN int tile_runs(int group) {
 KFN int tile_unit_bytes(int bits, int group) {
     return tile_codes(bits) + tile_runs(group) * TILE_META;
 }
+/* Of mxfp4: a byte is the scale of a row's 32 elements. */
+enum { TILE_FP4_BYTES = TILE_CODES + 2 * TILE_ROWS };
 
 enum { PLAIN_UNIT_BYTES = TILE_ROWS * TILE_UNIT * 2 }; /* 16 rows and 64 elements of bf16 weights */
 
@@ -203,9 +205,13 @@ enum { X16_UNIT = 128, X16_SCALE_BYTES = 8 };
 KFN int64_t x16_bytes(int64_t width) {
     return (width / TILE_UNIT * (X16_UNIT + X16_SCALE_BYTES) + 15) / 16 * 16;
 }
+/* The same of f16, for experts of mxfp4: what one means is a float for each unit. Rows are an odd number of 64 bytes apart, so that lanes meet all banks. */
+KFN int64_t xf16_bytes(int64_t width) {
+    return (width / TILE_UNIT * (TILE_UNIT * 2 + 4) + 127) / 128 * 128 + 64;
+}
 
 /* kernels/experts_sm90.cu: pairs of a tile, results of a block, stages of x, warps that multiply and that bring x, units of a copy. */
-enum { WEXPERTS_PAIRS = 128, WEXPERTS_ANY_PAIRS = 64, WEXPERTS_INNER = 128, WEXPERTS_DOWN = 256 };
+enum { WEXPERTS_PAIRS = 128, WEXPERTS_ANY_PAIRS = 64, WEXPERTS_BATCH_PAIRS = 32, WEXPERTS_INNER = 128, WEXPERTS_DOWN = 256 };
 enum { WEXPERTS_X_STAGES = 8, WEXPERTS_WARPS = 8, WEXPERTS_FILLERS = 4, WEXPERTS_CHUNK_UNITS = 4, WEXPERTS_CHUNKS = 2 };
 KFN int wexperts_shared_bytes(void) {
     return 1024 + WEXPERTS_X_STAGES * WEXPERTS_PAIRS * TILE_UNIT * 2 +
