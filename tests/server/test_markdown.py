@@ -169,6 +169,20 @@ def check_spec(b):
     print(f"{total} examples of the specification, {markup} with raw markup left out, {len(OTHERWISE)} otherwise on purpose")
 
 
+# What the page once got wrong, and how many nodes of a kind it must make.
+FAULTS = (
+    ("| a |\n|---|\n| b \\| c |", "td", 1), ("| a |\n|---|\n| `b \\| c` |", "td code", 1), ("| a | b |\n|---|---|\n| `x` | y |", "td", 2),
+    ("***x***", "em strong, strong em", 1), ("- [ ] a\n- [x] b", "input[type=checkbox]", 2), ("- [x] b", "input:checked", 1),
+    ("- a\n\n  ```\n  code\n  ```\n- b", "li pre", 1), ("- a\n\n  ```\n  code\n  ```\n- b", "ul > li", 2), ("1. a\n\n       code", "li pre", 1),
+)
+
+
+def check_faults(b):
+    for text, nodes, n in FAULTS:
+        got = b.run(f"el('div', {{}}, ...markdown({json.dumps(text)})).querySelectorAll({json.dumps(nodes)}).length")
+        check(got == n, f"{text!r}: {got} of {nodes}, not {n}")
+
+
 def check_formulas(b):
     for text, formulas, wide in (("a $x^2$ b", 1, 0), (r"\(a\) and \[b\]", 2, 1), ("$$\n\\frac{1}{2}\n$$", 1, 1), ("it costs $5 and $10", 0, 0), ("`$x$`", 0, 0),
                                  ("```\n$$x$$\n```", 0, 0), (r"\$x\$", 0, 0), ("$$a$$", 1, 1), ("- item\n\n  $$\n  y\n  $$", 1, 1), ("$5 is $x$", 1, 0), ("$$ never closed", 0, 0)):
@@ -183,6 +197,7 @@ def main():
         with Server(sys.argv[1], "--parallel", "1") as s:
             b.call("Page.enable")
             check(open_page(b, s.url), "the page is there")
+            check_faults(b)
             check_formulas(b)
             with tempfile.TemporaryDirectory() as passing:
                 sheets(b, sys.argv[2] if len(sys.argv) > 2 else passing)
