@@ -481,7 +481,7 @@ static int read_config(struct bench *b, struct err *err) {
 }
 
 static struct device_options device_options(void) {
-    struct device_options o = {.n_threads = depth ? 0 : 2};
+    struct device_options o = {.n_threads = depth ? 0 : 2, .name = os_env("MLXCEL_XLA_DEVICE")};
     o.xla = (struct xla_options){.plugin = os_env("MLXCEL_XLA_PLUGIN"), .cache = os_env("MLXCEL_XLA_CACHE"), .flags = os_env("XLA_FLAGS")};
     o.xla.no_preallocate = must_grow;
     return o;

@@ -148,11 +148,28 @@ void emit_set(struct emit *e, const struct op *op, int32_t i, struct hlo_val v) 
 
 /* ---- weights ------------------------------------------------------------------------------------------------------ */
 
-static struct hlo_val argument(struct emit *e, enum hlo_type type, struct hlo_shape shape, int32_t alias) {
+void emit_put_attributes(struct sb *out, int32_t n_devices, int32_t cut, int32_t alias) {
+    bool many = n_devices > 1;
+    if (!many && alias < 0) return;
+    sb_puts(out, " {");
+    if (many && cut)
+        sb_fmt(out, "mhlo.sharding = \"{devices=[%d,%d]<=[%d]}\"", cut == 1 ? n_devices : 1, cut == 2 ? n_devices : 1, n_devices);
+    else if (many) sb_puts(out, "mhlo.sharding = \"{replicated}\"");
+    if (alias >= 0) sb_fmt(out, "%stf.aliasing_output = %d : i32", many ? ", " : "", alias);
+    sb_puts(out, "}");
+}
+
+void emit_put_module(struct sb *out, const char *name, int32_t n_devices) {
+    sb_fmt(out, "module @%s ", name);
+    if (n_devices > 1) sb_fmt(out, "attributes {mhlo.num_partitions = %d : i32, mhlo.num_replicas = 1 : i32} ", n_devices);
+    sb_puts(out, "{\n");
+}
+
+static struct hlo_val argument(struct emit *e, enum hlo_type type, struct hlo_shape shape, int32_t cut, int32_t alias) {
     struct hlo_val v = hlo_name(&e->h, type, shape);
     sb_fmt(&e->head, "%s%%%d: ", e->head.n ? ",\n    " : "", v.id);
     hlo_put_type(&e->head, type, shape);
-    if (alias >= 0) sb_fmt(&e->head, " {tf.aliasing_output = %d : i32}", alias);
+    emit_put_attributes(&e->head, e->a.n_devices, cut, alias);
     return v;
 }
 
@@ -170,7 +187,7 @@ static const struct hlo_val *planes_of(struct emit *e, const struct weight *w) {
     struct hlo_val *v = e->planes + (size_t)p->n_weights * N_PLANES;
     for (int i = 0; i < N_PLANES; i++) {
         v[i] = (struct hlo_val){0};
-        if (x->planes[i].shape.rank) v[i] = argument(e, x->planes[i].type, x->planes[i].shape, -1);
+        if (x->planes[i].shape.rank) v[i] = argument(e, x->planes[i].type, x->planes[i].shape, x->planes[i].cut, -1);
     }
     p->weights[p->n_weights++] = w;
     return v;
@@ -296,53 +313,61 @@ static void declare_memory(struct emit *e) {
     for (int32_t c = 0; c < kv->n_classes; c++) {
         const struct kv_class *k = &kv->classes[c];
         int64_t positions = (int64_t)k->n_blocks * KV_BLOCK;
+        int32_t cut = xla_cut_heads(k->heads, e->a.n_devices);
         e->k[c] = arena_new(&e->arena, struct hlo_val, layers_of(k));
         e->v[c] = arena_new(&e->arena, struct hlo_val, layers_of(k));
         for (int32_t i = 0; i < k->n_layers; i++) {
-            e->k[c][i] = argument(e, type, HLO_SHAPE(positions, (int64_t)k->heads * k->k_width), alias++);
-            if (k->v_width) e->v[c][i] = argument(e, type, HLO_SHAPE(positions, (int64_t)k->heads * k->v_width), alias++);
+            e->k[c][i] = argument(e, type, HLO_SHAPE(positions, (int64_t)k->heads * k->k_width), cut, alias++);
+            if (k->v_width) e->v[c][i] = argument(e, type, HLO_SHAPE(positions, (int64_t)k->heads * k->v_width), cut, alias++);
         }
     }
     e->states = arena_new(&e->arena, struct hlo_val, kv->n_states + 1);
     for (int32_t i = 0; i < kv->n_states; i++)
-        e->states[i] = argument(e, HLO_F32, HLO_SHAPE(kv->n_slots + 1, kv->states[i].elements), alias++);
+        e->states[i] = argument(e, HLO_F32, HLO_SHAPE(kv->n_slots + 1, kv->states[i].elements), 0, alias++);
 }
 
 struct results {
-    struct sb names, types;
+    struct sb names, types, ends; /* ends: types, with how they lie on the devices */
+    int32_t n_devices;
 };
 
-static void add_result(struct results *r, struct hlo_val v) {
+static void add_result(struct results *r, struct hlo_val v, int32_t cut) {
     sb_fmt(&r->names, "%s%%%d", r->names.n ? ", " : "", v.id);
     if (r->types.n) sb_puts(&r->types, ", ");
     hlo_put_type(&r->types, v.type, v.shape);
+    if (r->ends.n) sb_puts(&r->ends, ", ");
+    hlo_put_type(&r->ends, v.type, v.shape);
+    emit_put_attributes(&r->ends, r->n_devices, cut, -1);
 }
 
 static void collect_results(struct emit *e, struct results *r) {
     const struct kv_layout *kv = e->a.kv;
     for (int32_t c = 0; c < kv->n_classes; c++)
         for (int32_t i = 0; i < kv->classes[c].n_layers; i++) {
-            add_result(r, e->k[c][i]);
-            if (kv->classes[c].v_width) add_result(r, e->v[c][i]);
+            int32_t cut = xla_cut_heads(kv->classes[c].heads, r->n_devices);
+            add_result(r, e->k[c][i], cut);
+            if (kv->classes[c].v_width) add_result(r, e->v[c][i], cut);
         }
-    for (int32_t i = 0; i < kv->n_states; i++) add_result(r, e->states[i]);
-    for (int32_t i = 0; i < e->out->n_outputs; i++) add_result(r, e->values[e->out->outputs[i] - 1]);
+    for (int32_t i = 0; i < kv->n_states; i++) add_result(r, e->states[i], 0);
+    for (int32_t i = 0; i < e->out->n_outputs; i++) add_result(r, e->values[e->out->outputs[i] - 1], 0);
 }
 
 static void assemble(struct emit *e) {
-    struct results r = {{0}, {0}};
+    struct results r = {.n_devices = e->a.n_devices};
     struct sb *text = &e->out->text;
     collect_results(e, &r);
-    sb_fmt(text, "module @mlxcel {\nfunc.func public @main(%s)\n    -> (%s) {\n", e->head.p, r.types.p);
+    emit_put_module(text, "mlxcel", r.n_devices);
+    sb_fmt(text, "func.func public @main(%s)\n    -> (%s) {\n", e->head.p, r.ends.p);
     sb_put(text, sb_str(&e->h.text));
     sb_fmt(text, "  return %s : %s\n}\n}\n", r.names.p, r.types.p);
     sb_free(&r.names);
     sb_free(&r.types);
+    sb_free(&r.ends);
 }
 
 static int emit_ops(struct emit *e, struct err *err) {
     const struct oplist *l = e->a.list;
-    e->step = argument(e, HLO_I32, HLO_SHAPE(e->in.size), -1);
+    e->step = argument(e, HLO_I32, HLO_SHAPE(e->in.size), 0, -1);
     declare_memory(e);
     e->values = arena_new(&e->arena, struct hlo_val, l->n_values + 1);
     for (int32_t i = 0; i < l->n_ops; i++) {

@@ -60,6 +60,7 @@ struct xla_plane {
     struct pjrt_buffer *buffer;
     enum hlo_type type;
     struct hlo_shape shape; /* [all rows, elements per row]; vectors [n] */
+    int32_t cut;            /* see pjrt_shape */
 };
 
 struct xla_weight {
@@ -87,8 +88,24 @@ struct emit_args {
     struct xla_shape at;
     const struct kv_layout *kv;
     const struct xla_needs *needs;
-    bool half; /* products and cache in bf16 */
+    bool half;         /* products and cache in bf16 */
+    int32_t n_devices; /* that the program runs on; 0 and 1: one */
 };
+
+/* How arrays lie on n devices, as pjrt_shape.cut says. Rows of matrices, and so experts and words, where n divides them; heads of the cache; the rest is
+ * everywhere. What lies between follows from that: XLA's partitioner cuts the program. */
+static inline int32_t xla_cut_rows(int64_t n_rows, bool is_vector, int32_t n) {
+    return n > 1 && !is_vector && n_rows % n == 0 ? 1 : 0;
+}
+
+static inline int32_t xla_cut_heads(int32_t n_heads, int32_t n) {
+    return n > 1 && n_heads % n == 0 ? 2 : 0;
+}
+
+/* {mhlo.sharding = "..."}, with the number of the result whose memory it shares; alias -1: none. Nothing where there is nothing to say. */
+void emit_put_attributes(struct sb *out, int32_t n_devices, int32_t cut, int32_t alias);
+/* module NAME, with the number of devices where there are several. */
+void emit_put_module(struct sb *out, const char *name, int32_t n_devices);
 
 struct emit {
     struct hlo h;

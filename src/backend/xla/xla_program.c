@@ -86,7 +86,8 @@ static int compile(struct xla *x, struct str text, const struct xla_shape *at, s
 
 static int make(struct xla *x, struct xla_shape at, struct xla_executable *e, struct err *err) {
     struct xla_program program;
-    struct emit_args args = {.list = &x->base.list, .at = at, .kv = &x->layout, .needs = &x->needs, .half = x->half};
+    struct emit_args args = {
+        .list = &x->base.list, .at = at, .kv = &x->layout, .needs = &x->needs, .half = x->half, .n_devices = x->pjrt->n_used};
     TRY(emit_program(&args, &program, err));
     int code = compile(x, sb_str(&program.text), &at, &e->exec, err);
     if (!code) {

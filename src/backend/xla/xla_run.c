@@ -119,7 +119,7 @@ static int run_program(struct xla *x, const struct xla_executable *e, struct xla
     }
     struct pjrt_shape shape = {.dtype = DT_I32, .rank = 1, .dims = {e->in.size}};
     TRY(pjrt_upload(x->pjrt, x->block, &shape, &x->args[0], err));
-    int code = pjrt_execute(x->pjrt, e->exec, x->args, (size_t)n, x->results, err);
+    int code = pjrt_execute(x->pjrt, e->exec, x->args, (size_t)n, x->results, (size_t)(x->n_memory + e->n_outputs), err);
     pjrt_buffer_free(x->pjrt, x->args[0]);
     TRY(code);
     for (int32_t i = 0; i < x->n_memory; i++) {
@@ -247,7 +247,8 @@ int xla_reserve(struct backend *be, struct err *err) {
                              .at = {.seqs = 1, .rows = 1, .logits = 1, .context = xla_context_bucket(&x->layout, 1)},
                              .kv = &x->layout,
                              .needs = &x->needs,
-                             .half = x->half};
+                             .half = x->half,
+                             .n_devices = x->pjrt->n_used};
     TRY(emit_program(&args, &program, err));
     xla_program_free(&program);
     return ERR_OK;
