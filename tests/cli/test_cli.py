@@ -283,7 +283,7 @@ def check_examples():
     page = run("help", "--man").stdout.replace("\\-", "-")
     check(len(names) > 25 and "run" in names, f"the commands: {names}")
     for name in names:
-        block = re.search(r"^Examples:\n((?:  .*\n)+)", run("help", name).stdout, re.M)
+        block = re.search(r"^Examples:\n((?:  \S.*\n)+)", run("help", name).stdout, re.M)
         check(block and all(line.strip() in page for line in block.group(1).splitlines()), f"examples of {name}: {block and block.group(1)}")
 
 
