@@ -50,6 +50,7 @@ static int server_args(const struct args *args, struct server_options *o, struct
                                  .n_conns = (int32_t)args_int(args, OPT_CONNECTIONS),
                                  .body_bytes = (size_t)args_int(args, OPT_MAX_BODY),
                                  .deadline_ms = args_int(args, OPT_TIMEOUT) * 1000,
+                                 .drain_ms = args_int(args, OPT_DRAIN) * 1000,
                                  .ping_ms = args_int(args, OPT_SSE_PING) * 1000,
                                  .cert_path = args_cstr(args, OPT_SSL_CERT),
                                  .key_path = args_cstr(args, OPT_SSL_KEY),

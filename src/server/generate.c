@@ -48,6 +48,11 @@ static void on_gone(struct call *c) {
     release_all(c->state);
 }
 
+/* The head leaves with the first frame: until then an error has its own status, and a balancer can send the request to another server. */
+static void begin_stream(struct generation *g) {
+    if (!g->call->exchange->streaming) http_stream_begin(g->call->exchange, 200, g->call->wire->stream_type);
+}
+
 static void fail(struct generation *g) {
     struct sb frame = {0};
     if (g->call->exchange->streaming && g->format->fail) g->format->fail(g, &frame);
@@ -65,6 +70,7 @@ static void finish(struct generation *g) {
         release_all(g);
         call_reply_json(c, 200, sb_str(&out));
     } else {
+        begin_stream(g);
         g->format->done(g, &out);
         release_all(g);
         call_end_stream(c, sb_str(&out));
@@ -152,6 +158,7 @@ static bool stream(struct generation *g, struct gen_choice *c) {
     http_hold(x);
     if (out.n) {
         g->written_ns = os_clock_ns();
+        begin_stream(g);
         http_stream_write(x, sb_str(&out));
     }
     sb_free(&out);
@@ -230,6 +237,7 @@ static void on_tick(struct call *call, uint64_t now) {
     struct sb out = {0};
     call->wire->ping(&out);
     g->written_ns = now;
+    begin_stream(g);
     http_stream_write(call->exchange, sb_str(&out));
     sb_free(&out);
 }
@@ -292,7 +300,7 @@ void generate_start(struct call *c) {
     c->on_drained = on_drained;
     c->on_tick = on_tick;
     g->written_ns = os_clock_ns();
-    if (g->params.stream && !c->exchange->streaming) http_stream_begin(c->exchange, 200, c->wire->stream_type);
+    if (g->params.stream && c->exchange->request.minor == 0) begin_stream(g); /* HTTP/1.0 has no other way to see that a client is gone */
 }
 
 void generate_put_head(const struct generation *g, const char *object, struct jsonw *w) {

@@ -49,6 +49,19 @@ static struct str last_part(struct str name) {
     return str_from(name, from);
 }
 
+static char plain(char c) {
+    return c == ':' ? '-' : c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+/* In any case, and with a colon before the size or the bits, as on the command line (src/hub/resolve.c). */
+static bool is_last_part(struct str name, struct str wanted) {
+    struct str part = last_part(name);
+    if (part.n != wanted.n) return false;
+    for (size_t i = 0; i < part.n; i++)
+        if (plain(part.p[i]) != plain(wanted.p[i])) return false;
+    return true;
+}
+
 struct served *models_find(struct server *s, struct str name) {
     const struct str latest = STR(":latest"),
                      hubs[] = {STR("hf.co/"), STR("huggingface.co/")}; /* Ollama's clients put them behind and before names */
@@ -62,7 +75,7 @@ struct served *models_find(struct server *s, struct str name) {
         for (size_t i = 0; i < m->given->n_aliases; i++)
             if (str_eq(m->given->aliases[i], name)) return m;
     for (struct served *m = models_first(s); m; m = models_next(m))
-        if (str_eq(last_part(sb_str(&m->name)), name)) return m;
+        if (is_last_part(sb_str(&m->name), name)) return m;
     return NULL;
 }
 

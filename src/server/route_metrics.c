@@ -9,7 +9,8 @@
 struct figures {
     const char *label; /* model="NAME" where there are several, else "" */
     const char *named; /* model_name="NAME" */
-    int32_t n_seqs;
+    const char *lent;  /* running_lora_adapters="ONE,TWO" */
+    int32_t n_seqs, n_adapters;
     struct engine_stats stats;
 };
 
@@ -230,10 +231,10 @@ static void put_facts(struct sb *out, const struct figures *f, size_t n) {
     for (size_t k = 0; k < n; k++)
         sb_fmt(out, "vllm:cache_config_info{%s,block_size=\"%d\",num_gpu_blocks=\"%d\"} 1\n", f[k].named, (int)f[k].stats.block_tokens,
                (int)f[k].stats.blocks_total);
-    put_head(out, "vllm:lora_requests_info", "gauge", "Adapters in use: there are none. The value is the time.");
+    put_head(out, "vllm:lora_requests_info", "gauge", "Adapters that requests can name: all of them are in memory. The value is the time.");
     for (size_t k = 0; k < n; k++)
-        sb_fmt(out, "vllm:lora_requests_info{%s,max_lora=\"0\",running_lora_adapters=\"\",waiting_lora_adapters=\"\"} %.3f\n", f[k].named,
-               (double)(os_wall_ns() / 1000000) / 1000);
+        sb_fmt(out, "vllm:lora_requests_info{%s,max_lora=\"%d\",%s,waiting_lora_adapters=\"\"} %.3f\n", f[k].named, (int)f[k].n_adapters,
+               f[k].lent, (double)(os_wall_ns() / 1000000) / 1000);
 }
 
 /* model="NAME", with what a label's text must not hold as it is. */
@@ -250,16 +251,28 @@ static const char *label_of(struct call *c, const char *key, const char *name) {
     return copy;
 }
 
+/* Names with a comma between them, as the picker takes them apart. */
+static const char *adapters_label(struct call *c, const struct service_info *info) {
+    struct sb names = {0};
+    for (int32_t i = 0; i < info->n_adapters; i++) sb_fmt(&names, "%s%s", i ? "," : "", info->adapters[i].name);
+    const char *label = label_of(c, "running_lora_adapters", str_cstr(&c->arena, sb_str(&names)));
+    sb_free(&names);
+    return label;
+}
+
 /* Those that are loaded; the others' figures went with them. */
 static struct figures *gather(struct call *c, size_t *out_n) {
     struct server *s = c->server;
     struct figures *f = arena_new(&c->arena, struct figures, models_count(s));
     for (struct served *m = models_first(s); m; m = models_next(m)) {
         if (models_state(m) != SERVED_LOADED && !models_is_one(s)) continue;
-        const char *name = service_info(m->service)->name;
+        const struct service_info *info = service_info(m->service);
+        const char *name = info->name;
         f[(*out_n)++] = (struct figures){.label = models_is_one(s) ? "" : label_of(c, "model", name),
                                          .named = label_of(c, "model_name", name),
-                                         .n_seqs = service_info(m->service)->n_seqs,
+                                         .lent = adapters_label(c, info),
+                                         .n_seqs = info->n_seqs,
+                                         .n_adapters = info->n_adapters,
                                          .stats = service_stats(m->service)};
     }
     return f;

@@ -13,7 +13,7 @@
 
 #include <stdio.h>
 
-enum { TICK_MS = 1000, DRAIN_TICK_MS = 20, DRAIN_SECONDS = 30 };
+enum { TICK_MS = 1000, DRAIN_TICK_MS = 20 };
 static const struct http_limits limits = {.head_bytes = 64 * 1024, .n_headers = 100};
 
 struct str server_new_id(struct server *s, struct arena *a, const char *prefix) {
@@ -85,6 +85,7 @@ static void announce(struct server *s) {
     if (one) log_info("%s%s", one->description, one->n_seqs == 1 ? ", 1 request at once" : "");
     else log_info("%zu models, loaded when a request names them, at most %d at once", models_count(s), (int)s->options.models_max);
     s->announced = true;
+    if (!inside && !s->options.no_page) log_info("the chat page is at %s/, Ctrl-C ends the server", urls[0].p);
     if (inside) inside->on_ready(inside->user, s, s->options.port);
     else write_ready_line(s, urls, n_urls, one);
     if (s->options.open_page && !browser_open(&s->loop, s->browsers, urls[0].p))
@@ -119,10 +120,10 @@ static void close_all(struct server *s) {
     http_server_close(s->http, on_http_closed, s);
 }
 
-/* Ends the server as soon as nobody waits for an answer any more, or after DRAIN_SECONDS. */
+/* Ends the server as soon as nobody waits for an answer any more, or when their time is over. */
 static void on_drain(uv_timer_t *timer) {
     struct server *s = timer->data;
-    bool late = os_clock_ns() - s->drain_ns > (uint64_t)DRAIN_SECONDS * 1000000000;
+    bool late = os_clock_ns() - s->drain_ns > (uint64_t)s->options.drain_ms * 1000000;
     if (late || (!s->calls && http_server_n_conns(s->http) == 0)) close_all(s);
 }
 
@@ -149,7 +150,7 @@ static void on_signal(uv_signal_t *handle, int number) {
         return;
     }
     begin_drain(s);
-    log_info("ending: no new requests; those that run are finished first"); /* and it is so */
+    log_info("ending: no new requests; those that run have %lld s to finish", (long long)(s->options.drain_ms / 1000)); /* and it is so */
 }
 
 /* ---- the loop ----------------------------------------------------------------------------------------------------------- */

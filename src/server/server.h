@@ -68,6 +68,7 @@ struct server_options {
     int32_t n_conns;
     size_t body_bytes;
     int64_t deadline_ms; /* of a request; 0: none */
+    int64_t drain_ms;    /* for the requests that run when the server is told to end */
     int64_t ping_ms;     /* silence after which a stream gets a comment; 0: never */
     const struct str *keys, *origins, *hosts;
     size_t n_keys, n_origins, n_hosts;

@@ -75,6 +75,9 @@ def names(s, folders):
         status, _, text = s.request(path, {**body, "model": "nobody"})
         check(status == 404 and "nobody" in text, f"{path}, an unknown one: {status} {text[:200]}")
         check(s.request(path, {**body, "model": "built-in"})[0] == 200, f"{path}: the model itself")
+    info = [line for line in s.request("/metrics")[2].splitlines() if line.startswith("vllm:lora_requests_info")]
+    words = ('max_lora="3"', 'running_lora_adapters="one,two,three"', 'waiting_lora_adapters=""')
+    check(len(info) == 1 and all(w in info[0] for w in words), f"what an endpoint picker reads of them: {info}")
     vectors = [json.loads(s.request("/v1/embeddings", {"input": "Hi", "model": m})[2])["data"][0]["embedding"] for m in ("built-in", "one", "two", "one")]
     check(vectors[1] == vectors[3] and vectors[0] != vectors[1] != vectors[2], "vectors are the adapter's")
 

@@ -141,6 +141,19 @@ def check_many_choices(program):
         check(b" 200 OK" in got and len(json.loads(got.partition(b"\r\n\r\n")[2])["choices"]) == 64, f"all choices: {got[:200]!r}")
 
 
+def check_drain(program):
+    """SIGTERM in the middle of streams: they come to their end, or are cut when --drain-timeout says so."""
+    for flags, is_whole in (((), True), (("--drain-timeout", "0"), False)):
+        with Server(program, *SLOW, "--parallel", "2", *flags) as s:
+            streams = [send(s.port, long_stream(max_tokens=80 if is_whole else 900)) for _ in range(2)]
+            for c in streams:
+                c.recv(4096)
+            s.end()
+            ends = [b"[DONE]" in read_all(c) for c in streams]
+            check(ends == [is_whole] * 2, f"drained with {flags}: {ends}")
+        check(f"have {30 if is_whole else 0} s to finish" in s.log, f"it says how long: {s.log}")
+
+
 def check_kill(program):
     """kill -9 in the middle of streams: clients see a broken answer, and the next server on the same port is well."""
     port = free_port()
@@ -215,6 +228,7 @@ def check_addresses(program):
     p.terminate()
     out, log = p.communicate(timeout=HANG)
     check(p.returncode == 0 and out == "" and "{" not in log, f"plain lines: {out!r} {log!r}")
+    check(f"the chat page is at {line.split()[1]}/" in log, f"the page's address: {log!r}")
 
 
 def check_without_streams(program):
@@ -314,7 +328,7 @@ def main():
     program, is_long = sys.argv[1], len(sys.argv) > 2
     slow = threading.Thread(target=check_slow, args=(program, is_long))  # waits for most of its time
     slow.start()
-    for part in (check_loading, check_end_while_loading, check_ping, check_deadline, check_small_cache, check_many_choices, check_kill, check_open, check_addresses, check_without_streams, check_nohup,
+    for part in (check_loading, check_end_while_loading, check_ping, check_deadline, check_small_cache, check_many_choices, check_drain, check_kill, check_open, check_addresses, check_without_streams, check_nohup,
                  check_log):
         part(program)
     slow.join()

@@ -2,7 +2,7 @@
 """The chat page's Markdown against the specification: every example of CommonMark and of GitHub's extensions goes through the page's renderer in
 a browser, and its nodes are compared with those of the expected markup. Then formulas and code.
 
-usage: test_markdown.py PROGRAM [FOLDER for pictures]      last line: "N passed, N failed[, N skipped]"
+usage: test_markdown.py PROGRAM [FOLDER for the sheets: the page beside the reference]      last line: "N passed, N failed[, N skipped]"
 
 The examples are those of spec.txt in Debian's sources of cmark-gfm, fetched through apt into the download cache.
 """
@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tempfile
 
 import harness
 from chatpage import browser, open_page
@@ -116,18 +117,33 @@ BESIDE = """(pairs => {
   return sheet.scrollHeight + 20; })"""
 
 
-def pictures(b, folder):
-    """A sheet for each section: what a person looks at."""
-    text, _ = spec()
+# What can be read in each row of the sheet, left and right.
+SEEN = """(() => { document.querySelectorAll("#sheet .code > .bar").forEach(n => n.remove());
+            return [...document.querySelectorAll("#sheet > div")].map(r => [...r.children].map(n => n.innerText.split(/\\s+/).filter(Boolean).join(" "))); })()"""
+
+
+def sheets(b, folder):
+    """A picture for each section, the page's rendering beside the reference's: what a person looks at. Both sides have the same words, and no sheet is empty."""
+    text, why = spec()
+    if not text:
+        harness.skip(f"sheets of the specification's examples: {why}")
+        return
     sections = {}
-    for section, _, source, html in examples(text or ""):
-        if section not in MARKUP:
+    for section, n, source, html in examples(text):
+        if section not in MARKUP and n not in OTHERWISE and not re.search(r"<[\w!]", source):
             sections.setdefault(section, []).append([source, html])
+    different = {}
     for section, pairs in sections.items():
         height = b.run(f"{BESIDE}({json.dumps(pairs)})")
         b.screen(1280, min(int(height), 12000))
-        b.picture(os.path.join(folder, "spec-" + re.sub(r"\W+", "-", section.lower()) + ".png"))
-    check(len(sections) > 20, f"{len(sections)} sheets of examples")
+        path = os.path.join(folder, "spec-" + re.sub(r"\W+", "-", section.lower()).strip("-") + ".png")
+        b.picture(path)
+        rows = b.run(SEEN)
+        wrong = [r for r, (_, html) in zip(rows, pairs) if r[0] != r[1] and "<img" not in html]  # of a picture the page shows the words
+        if os.path.getsize(path) < 1000 or len(rows) != len(pairs) or not any(r[0] for r in rows) or wrong:
+            different[section] = wrong or rows
+    check(len(sections) > 20 and not different, f"{len(sections)} sheets of examples; different or empty: {different}")
+    b.run('document.getElementById("sheet").remove(); document.body.style.overflow = ""')
 
 
 def check_spec(b):
@@ -153,6 +169,20 @@ def check_spec(b):
     print(f"{total} examples of the specification, {markup} with raw markup left out, {len(OTHERWISE)} otherwise on purpose")
 
 
+# What the page once got wrong, and how many nodes of a kind it must make.
+FAULTS = (
+    ("| a |\n|---|\n| b \\| c |", "td", 1), ("| a |\n|---|\n| `b \\| c` |", "td code", 1), ("| a | b |\n|---|---|\n| `x` | y |", "td", 2),
+    ("***x***", "em strong, strong em", 1), ("- [ ] a\n- [x] b", "input[type=checkbox]", 2), ("- [x] b", "input:checked", 1),
+    ("- a\n\n  ```\n  code\n  ```\n- b", "li pre", 1), ("- a\n\n  ```\n  code\n  ```\n- b", "ul > li", 2), ("1. a\n\n       code", "li pre", 1),
+)
+
+
+def check_faults(b):
+    for text, nodes, n in FAULTS:
+        got = b.run(f"el('div', {{}}, ...markdown({json.dumps(text)})).querySelectorAll({json.dumps(nodes)}).length")
+        check(got == n, f"{text!r}: {got} of {nodes}, not {n}")
+
+
 def check_formulas(b):
     for text, formulas, wide in (("a $x^2$ b", 1, 0), (r"\(a\) and \[b\]", 2, 1), ("$$\n\\frac{1}{2}\n$$", 1, 1), ("it costs $5 and $10", 0, 0), ("`$x$`", 0, 0),
                                  ("```\n$$x$$\n```", 0, 0), (r"\$x\$", 0, 0), ("$$a$$", 1, 1), ("- item\n\n  $$\n  y\n  $$", 1, 1), ("$5 is $x$", 1, 0), ("$$ never closed", 0, 0)):
@@ -167,9 +197,10 @@ def main():
         with Server(sys.argv[1], "--parallel", "1") as s:
             b.call("Page.enable")
             check(open_page(b, s.url), "the page is there")
+            check_faults(b)
             check_formulas(b)
-            if len(sys.argv) > 2:
-                pictures(b, sys.argv[2])
+            with tempfile.TemporaryDirectory() as passing:
+                sheets(b, sys.argv[2] if len(sys.argv) > 2 else passing)
             check_spec(b)
     harness.finish()
 

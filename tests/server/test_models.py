@@ -264,6 +264,14 @@ def the_store(folder, models):
     with Server(PROGRAM, "--models-dir", store) as s:
         check(states(s) == {"us/alpha": "unloaded", "us/beta": "unloaded"}, f"the store's: {states(s)}")
         check(ask(s, "us/beta") == (200, WORDS["beta"]) and ask(s, "alpha") == (200, WORDS["alpha"]), "by the whole name and by its last part")
+    subprocess.run([PROGRAM, "import", "--models-dir", store, os.path.join(folder, "gamma"), "mlx-community/Qwen3-0.6B-4bit"], check=True, capture_output=True)
+    with Server(PROGRAM, "--models-dir", store) as s:
+        for model in ("mlx-community/Qwen3-0.6B-4bit", "Qwen3-0.6B-4bit", "qwen3-0.6b-4bit", "Qwen3-0.6B:4bit", "qwen3:0.6b"):
+            check(ask(s, model) == (200, WORDS["gamma"]), f"{model} in OpenAI's protocol: {ask(s, model)}")
+            for path, more in (("/v1/messages", {"max_tokens": 9}), ("/api/chat", {"stream": False}), ("/v1/responses", {})):
+                body = {"model": model, "temperature": 0, **({"input": "hello"} if path == "/v1/responses" else {k: CHAT[k] for k in ("messages",)}), **more}
+                status, _, text = s.request(path, body)
+                check(status == 200 and WORDS["gamma"] in text, f"{model} at {path}: {status} {text[:300]}")
     with Server(PROGRAM, "--models-dir", os.path.join(folder, "nothing")) as s:
         check(s.ready["model"] == "built-in", f"an empty store: {s.ready}")
 

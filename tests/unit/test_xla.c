@@ -70,11 +70,11 @@ static void test_buffers(void) {
     CHECK_INT(p.n_devices, 2);
     CHECK_OK(pjrt_upload(&p, data, &shape, &b, &err), err);
     CHECK_OK(pjrt_compile(&p, STR(ECHO), &(bool){false}, &e, &err), err);
-    CHECK_OK(pjrt_execute(&p, e, &b, 1, &result, &err), err);
+    CHECK_OK(pjrt_execute(&p, e, &b, 1, &result, 1, &err), err);
     CHECK_OK(pjrt_download(&p, result, back, sizeof back, &err), err);
     CHECK(memcmp(data, back, sizeof data) == 0);
     struct pjrt_buffer *twice;
-    CHECK_INT(pjrt_execute(&p, e, &b, 1, &twice, &err), ERR_EDEVICE);
+    CHECK_INT(pjrt_execute(&p, e, &b, 1, &twice, 1, &err), ERR_EDEVICE);
     CHECK_STR(str_of(err.msg), STR("running a program: an argument was given away"));
     uint64_t used, total;
     CHECK(pjrt_memory(&p, &used, &total) && used == 100 && total == (uint64_t)16 << 30);
@@ -92,6 +92,67 @@ static void test_buffers(void) {
     pjrt_close(&p);
     CHECK_INT(fake.alive(), 0);
     arena_free(&a);
+}
+
+/* Arrays on two devices: whole, or cut by rows or columns; the first device's part is what is read here. */
+static void test_groups(void) {
+    static const int32_t data[6] = {1, 2, 3, 4, 5, 6}, by_columns[3] = {1, 3, 5}, by_rows[3] = {1, 2, 3};
+    struct arena a = {0};
+    struct pjrt p;
+    struct err err = {0};
+    struct pjrt_buffer *b, *result;
+    struct pjrt_executable *e;
+    int32_t back[6] = {0};
+    struct xla_fake fake = xla_fake_open(&a, "");
+    CHECK_OK(pjrt_open(&(struct pjrt_options){.plugin = fake.path, .device = -1, .n_used = 2}, &p, &err), err);
+    CHECK_OK(pjrt_upload(&p, data, &(struct pjrt_shape){.dtype = DT_I32, .rank = 2, .dims = {3, 2}, .cut = 2}, &b, &err), err);
+    CHECK_INT(fake.alive(), 2); /* a part for each device */
+    CHECK_OK(pjrt_download(&p, b, back, sizeof by_columns, &err), err);
+    CHECK(memcmp(back, by_columns, sizeof by_columns) == 0);
+    pjrt_buffer_free(&p, b);
+    CHECK_OK(pjrt_upload(&p, data, &(struct pjrt_shape){.dtype = DT_I32, .rank = 2, .dims = {2, 3}, .cut = 1}, &b, &err), err);
+    CHECK_OK(pjrt_compile(&p, STR(ECHO), &(bool){false}, &e, &err), err);
+    CHECK_OK(pjrt_execute(&p, e, &b, 1, &result, 1, &err), err);
+    CHECK_OK(pjrt_download(&p, result, back, sizeof by_rows, &err), err);
+    CHECK(memcmp(back, by_rows, sizeof by_rows) == 0);
+    struct pjrt_buffer *twice = NULL;
+    CHECK_INT(pjrt_execute(&p, e, &b, 1, &twice, 1, &err), ERR_EDEVICE);
+    pjrt_buffer_free(&p, b);
+    pjrt_buffer_free(&p, result);
+    pjrt_executable_free(&p, e);
+    CHECK_OK(pjrt_upload(&p, data, &(struct pjrt_shape){.dtype = DT_I32, .rank = 2, .dims = {2, 3}}, &b, &err), err);
+    CHECK_OK(pjrt_download(&p, b, back, sizeof back, &err), err);
+    CHECK(memcmp(back, data, sizeof back) == 0);
+    pjrt_buffer_free(&p, b);
+    fake.set("memory");
+    CHECK_INT(pjrt_upload(&p, data, &(struct pjrt_shape){.dtype = DT_I32, .rank = 2, .dims = {2, 3}, .cut = 1}, &b, &err), ERR_EMEMORY);
+    CHECK(b == NULL);
+    fake.set("");
+    pjrt_close(&p);
+    CHECK_INT(fake.alive(), 0);
+    arena_free(&a);
+}
+
+static void test_attributes(void) {
+    static const struct {
+        int32_t n, cut, alias;
+        const char *want;
+    } rows[] = {
+        {1, 0, -1, ""},
+        {1, 1, 3, " {tf.aliasing_output = 3 : i32}"},
+        {8, 0, -1, " {mhlo.sharding = \"{replicated}\"}"},
+        {8, 1, -1, " {mhlo.sharding = \"{devices=[8,1]<=[8]}\"}"},
+        {4, 2, 0, " {mhlo.sharding = \"{devices=[1,4]<=[4]}\", tf.aliasing_output = 0 : i32}"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct sb out = {0};
+        emit_put_attributes(&out, rows[i].n, rows[i].cut, rows[i].alias);
+        CHECK_STR(sb_str(&out), str_of(rows[i].want));
+        sb_free(&out);
+    }
+    CHECK(xla_cut_rows(64, false, 8) == 1 && xla_cut_rows(60, false, 8) == 0 && xla_cut_rows(64, true, 8) == 0 &&
+          xla_cut_rows(64, false, 1) == 0);
+    CHECK(xla_cut_heads(8, 4) == 2 && xla_cut_heads(2, 4) == 0 && xla_cut_heads(8, 1) == 0);
 }
 
 static void test_failures(void) {
@@ -144,6 +205,13 @@ static void test_device_number(void) {
     CHECK_INT(device_open(&xla_backend, &(struct device_options){.xla.plugin = path, .name = "fake:7"}, &d, &err), ERR_ENOTFOUND);
     CHECK(str_find(str_of(err.msg), STR("there is no device 7"), 0) != STR_NONE);
     CHECK_INT(device_open(&xla_backend, &(struct device_options){.xla.plugin = path, .name = "fake:x"}, &d, &err), ERR_EARG);
+    CHECK_INT(device_open(&xla_backend, &(struct device_options){.xla.plugin = path, .name = "fake:0-2"}, &d, &err), ERR_ENOTFOUND);
+    CHECK(str_find(str_of(err.msg), STR("there is no device 2"), 0) != STR_NONE);
+    static const char *const wrong[] = {"fake:0-", "fake:0-x", "fake:0-0", "fake:1-2", "fake:0-64", "fake:-1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        CHECK_INT(device_open(&xla_backend, &(struct device_options){.xla.plugin = path, .name = wrong[i]}, &d, &err), ERR_EARG);
+    CHECK_OK(device_open(&xla_backend, &(struct device_options){.xla.plugin = path, .name = "fake:0-1"}, &d, &err), err);
+    device_release(d);
     CHECK_INT(device_open(&xla_backend, &(struct device_options){.xla.plugin = path, .name = "cuda"}, &d, &err), ERR_ENOTFOUND);
     CHECK(str_find(str_of(err.msg), STR("runs on fake, not on cuda"), 0) != STR_NONE);
     arena_free(&a);
@@ -272,14 +340,14 @@ static void check_program(const char *name, struct tensor (*make)(struct made *)
     struct arena a = {0};
     struct made *m = arena_new(&a, struct made, 1);
     struct xla_program program;
-    struct xla_ropes ropes;
+    struct xla_needs needs;
     struct err err = {0};
     struct str want;
     oplist_begin(&m->list, xla_all_rows(&at), at.logits);
     oplist_output(&m->list, make(m));
     CHECK_OK(m->list.err.code, m->list.err);
-    CHECK(xla_ropes_find(&m->list, &ropes));
-    CHECK_OK(emit_program(&(struct emit_args){.list = &m->list, .at = at, .kv = &kv, .ropes = &ropes}, &program, &err), err);
+    CHECK(xla_needs_find(&m->list, false, &needs));
+    CHECK_OK(emit_program(&(struct emit_args){.list = &m->list, .at = at, .kv = &kv, .needs = &needs}, &program, &err), err);
     const char *path = str_fmt(&a, "%s/tests/xla/programs/%s", unit_source_dir(), name).p;
     if (os_env("UPDATE_PROGRAMS")) CHECK_OK(os_file_save(path, sb_str(&program.text), &err), err);
     CHECK_OK(os_file_load(&a, path, 0, &want, &err), err);
@@ -320,6 +388,8 @@ const struct unit_suite unit_xla = {"xla", (const struct unit_case[]){
                                                {"buffers and programs", test_buffers},
                                                {"failures carry the plugin's words", test_failures},
                                                {"device numbers", test_device_number},
+                                               {"groups of buffers", test_groups},
+                                               {"how arrays lie on devices", test_attributes},
                                                {"text of programs", test_text},
                                                {"golden programs", test_programs},
                                                {"finding plugins", test_find},

@@ -214,14 +214,17 @@ static void *execute(void *args) {
     SIZED(pjrt_execute_args, args);
     if (is("run")) return fail(13, "the device is lost");
     const struct fake_program *p = a->executable;
-    struct fake_buffer *const *in = (struct fake_buffer *const *)a->argument_lists[0];
-    for (size_t i = 0; i < a->n_args; i++)
-        if (in[i]->is_given_away) return fail(3, "an argument was given away");
-    for (size_t i = 0; i < p->n_results; i++) {
-        struct fake_buffer *from = p->lender[i] >= 0 ? in[p->lender[i]] : NULL, *b = new_buffer(p->bytes[i]);
-        if (from && from->bytes == b->bytes) memcpy(b->data, from->data, b->bytes);
-        if (from) from->is_given_away = 1;
-        a->output_lists[0][i] = b;
+    for (size_t k = 0; k < a->n_devices; k++)
+        for (size_t i = 0; i < a->n_args; i++)
+            if (((struct fake_buffer *)a->argument_lists[k][i])->is_given_away) return fail(3, "an argument was given away");
+    for (size_t k = 0; k < a->n_devices; k++) {
+        struct fake_buffer *const *in = (struct fake_buffer *const *)a->argument_lists[k];
+        for (size_t i = 0; i < p->n_results; i++) {
+            struct fake_buffer *from = p->lender[i] >= 0 ? in[p->lender[i]] : NULL, *b = new_buffer(p->bytes[i]);
+            if (from && from->bytes == b->bytes) memcpy(b->data, from->data, b->bytes);
+            if (from) from->is_given_away = 1;
+            a->output_lists[k][i] = b;
+        }
     }
     return NULL;
 }

@@ -2,7 +2,7 @@
  * one, which answers with the results of its own XLA (tests/xla/test_jax.py). So the whole backend, and whatever runs on
  * it, runs on jaxlib's client.
  *
- * PIPE_PLUGIN=READ,WRITE names the two descriptors. A request is a letter and numbers of 64 bits, then bytes; a reply
+ * PIPE_PLUGIN=READ,WRITE names the two descriptors, PIPE_DEVICES the number of devices where there are several. A request is a letter and numbers of 64 bits, then bytes; a reply
  * begins with 0, or with the length of an error message and the message.
  */
 #include "backend/xla/pjrt_abi.h"
@@ -14,7 +14,7 @@
 
 __attribute__((visibility("default"))) const struct pjrt_table *GetPjrtApi(void);
 
-enum { ARGS_MAX = 4096 };
+enum { ARGS_MAX = 4096, DEVICES_MAX = 64 };
 
 struct handle {
     int64_t id;
@@ -107,12 +107,15 @@ static void *create(void *args) {
     return NULL;
 }
 
+static char all_devices[DEVICES_MAX];
+
 static void *devices(void *args) {
-    static int device;
-    static void *const all[] = {&device};
+    static void *all[DEVICES_MAX];
     struct pjrt_devices_args *a = args;
+    const char *number = getenv("PIPE_DEVICES");
+    for (int i = 0; i < DEVICES_MAX; i++) all[i] = &all_devices[i];
     a->devices = all;
-    a->n_devices = 1;
+    a->n_devices = number ? (size_t)atoi(number) : 1;
     return NULL;
 }
 
@@ -142,9 +145,9 @@ static void *upload(void *args) {
     static const unsigned char sizes[] = {
         [PJRT_S32] = 4, [PJRT_U8] = 1, [PJRT_U16] = 2, [PJRT_U32] = 4, [PJRT_F16] = 2, [PJRT_F32] = 4, [PJRT_BF16] = 2};
     struct pjrt_upload_args *a = args;
-    int64_t head[] = {a->type, (int64_t)a->n_dims}, bytes = sizes[a->type];
+    int64_t head[] = {a->type, (int64_t)a->n_dims, (char *)a->device - all_devices}, bytes = sizes[a->type];
     for (size_t i = 0; i < a->n_dims; i++) bytes *= a->dims[i];
-    ask('U', head, 2);
+    ask('U', head, 3);
     put(a->dims, a->n_dims * sizeof *a->dims);
     put(&bytes, sizeof bytes);
     put(a->data, (size_t)bytes);
@@ -164,9 +167,10 @@ static void *download(void *args) {
 
 static void *compile(void *args) {
     struct pjrt_compile_args *a = args;
-    int64_t n = (int64_t)a->program->code_size;
-    ask('C', &n, 1);
-    put(a->program->code, (size_t)n);
+    int64_t sizes[] = {(int64_t)a->program->code_size, (int64_t)a->options_size};
+    ask('C', sizes, 2);
+    put(a->program->code, a->program->code_size);
+    put(a->options, a->options_size);
     void *error = reply();
     if (error) return error;
     struct handle *h = new_handle();
@@ -178,13 +182,16 @@ static void *compile(void *args) {
 static void *execute(void *args) {
     struct pjrt_execute_args *a = args;
     struct handle *program = a->executable;
-    int64_t head[] = {program->id, (int64_t)a->n_args}, ids[ARGS_MAX];
+    int64_t head[] = {program->id, (int64_t)a->n_args, (int64_t)a->n_devices}, ids[ARGS_MAX];
     if (a->n_args > ARGS_MAX) abort();
-    for (size_t i = 0; i < a->n_args; i++) ids[i] = ((struct handle *)a->argument_lists[0][i])->id;
-    ask('X', head, 2);
-    put(ids, a->n_args * sizeof *ids);
+    ask('X', head, 3);
+    for (size_t k = 0; k < a->n_devices; k++) {
+        for (size_t i = 0; i < a->n_args; i++) ids[i] = ((struct handle *)a->argument_lists[k][i])->id;
+        put(ids, a->n_args * sizeof *ids);
+    }
     void *error = reply();
-    for (int64_t i = 0; i < program->n_results && !error; i++) a->output_lists[0][i] = new_handle();
+    for (size_t k = 0; k < a->n_devices && !error; k++)
+        for (int64_t i = 0; i < program->n_results; i++) a->output_lists[k][i] = new_handle();
     return error;
 }
 

@@ -3,10 +3,14 @@
 Each program is parsed, verified, compiled and run by jaxlib; prompts, chunks, batches and decode steps are judged by golden_tests with the tolerances
 of the CPU backend, in float32. Every product of float32 must ask for the highest precision, or it is refused here.
 
-usage: test_jax.py GOLDEN_TESTS DATA [--part I/N | --only FOLDER...]   (without these: one fixture of each of a few kinds; with --part every Nth of all, from the Ith on)
+With --devices N the programs run on N virtual devices of the CPU, each of which holds its share of the weights and of the cache.
+
+usage: test_jax.py GOLDEN_TESTS DATA [--devices N] [--part I/N | --only FOLDER... | --pictures [NAME...]]   (without these: one fixture of each of a few kinds; with --part every
+Nth of all, from the Ith on; with --pictures the prompts of golden-vision, pictures and all, of these fixtures or of every one)
 """
 import collections
 import json
+import math
 import os
 import re
 import shutil
@@ -18,8 +22,9 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from counting import check, finish, skip  # noqa: E402
 
+N_DEVICES = int(sys.argv[sys.argv.index("--devices") + 1]) if "--devices" in sys.argv else 1
 # compiled quickly rather than well; before jaxlib is loaded, which reads it
-os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true" + f" --xla_force_host_platform_device_count={N_DEVICES}"
 try:
     import jax
     import ml_dtypes
@@ -33,8 +38,10 @@ GOLDEN, DATA = sys.argv[1:3]
 PLUGIN = os.path.join(os.path.dirname(os.path.abspath(GOLDEN)), "fake-pjrt", "pipe_pjrt.so")
 # windows and soft caps, latent attention and groups of experts, a delta rule beside attention, 4 bits, both ways with products for distances
 KINDS = ["golden/gemma2", "golden/deepseek_v3", "golden/qwen3_next", "golden/llama-q4-g64", "golden2/deberta-v2"]
+REFUSED = "mllama"
 # PJRT's numbers of element types
 TYPES = {4: np.int32, 6: np.uint8, 7: np.uint16, 8: np.uint32, 10: np.float16, 11: np.float32, 13: ml_dtypes.bfloat16}
+ARGUMENT = re.compile(r'%\d+: tensor<([\dx]+)x\w+> \{mhlo\.sharding = "\{(replicated|devices=\[(\d+),(\d+)\]<=\[\d+\])\}"(, tf)?')
 DOT = re.compile(r"stablehlo\.dot_general .*?(precision = \[\w+, \w+\])? : \(tensor<[\dx]*(\w+)>, tensor<[\dx]*(\w+)>\)")
 
 
@@ -43,9 +50,10 @@ class Server:
 
     def __init__(self, read, write):
         self.read, self.write = read, write
-        self.device = jax.devices("cpu")[0]
+        self.devices = jax.devices("cpu")[:N_DEVICES]
         self.objects, self.n_ids = {}, 0
         self.counts = collections.Counter()
+        self.held = collections.Counter()  # elements of the programs' matrices: of all, and on each device
 
     def get(self, form):
         data = self.read.read(struct.calcsize("=" + form))
@@ -81,14 +89,14 @@ class Server:
         return result
 
     def upload(self):
-        kind, rank = self.get_numbers(2)
+        kind, rank, device = self.get_numbers(3)
         dims = self.get_numbers(rank)
         data = self.read.read(self.get_numbers(1)[0])
-        array = self.answer(lambda: jax.device_put(np.frombuffer(data, TYPES[kind]).reshape(dims), self.device))
+        array = self.answer(lambda: jax.device_put(np.frombuffer(data, TYPES[kind]).reshape(dims), self.devices[device]))
         if array is not None:
             self.put(self.keep(array))
 
-    def load(self, text):
+    def load(self, text, options):
         for line in text.splitlines():
             if "dot_general" not in line:
                 continue
@@ -96,25 +104,46 @@ class Server:
             if not found or (found[2] == "f32" and found[1] != "precision = [HIGHEST, HIGHEST]"):
                 raise ValueError(f"a product below the highest precision: {line.strip()}")
             self.counts["products"] += 1
-        options = _jax.CompileOptions()
-        options.num_replicas = options.num_partitions = 1
-        return self.device.client.compile_and_load(text.encode(), _jax.DeviceList((self.device,)), options)
+        options = _jax.CompileOptions.ParseFromString(options)
+        if (options.num_replicas, options.num_partitions, options.executable_build_options.use_spmd_partitioning) != (1, N_DEVICES, N_DEVICES > 1):
+            raise ValueError(f"options for {options.num_replicas} x {options.num_partitions} devices")
+        program = self.devices[0].client.compile_and_load(text.encode(), _jax.DeviceList(tuple(self.devices)), options)
+        return program, self.places(text) if N_DEVICES > 1 else None
+
+    def places(self, text):
+        """The whole shape of each argument, and how it lies on the devices, as the program says."""
+        mesh = jax.sharding.Mesh(np.array(self.devices), ("d",))
+        head = text[:text.index("\n    -> (")]
+        found = []
+        for shape, word, rows, columns, alias in ARGUMENT.findall(head):
+            axes = () if word == "replicated" else ("d" if rows == str(N_DEVICES) else None, "d" if columns == str(N_DEVICES) else None)
+            whole = tuple(map(int, shape.split("x")))
+            if not alias and len(whole) > 1:
+                self.held["whole"] += math.prod(whole)
+                self.held["each"] += math.prod(whole) // (N_DEVICES if axes else 1)
+            found.append((whole, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))))
+        if len(found) != head.count(": tensor<"):
+            raise ValueError("an argument does not say how it lies on the devices")
+        return found
 
     def compile(self):
-        text = self.read.read(self.get_numbers(1)[0]).decode()
-        program = self.answer(lambda: self.load(text))
+        n_text, n_options = self.get_numbers(2)
+        text, options = self.read.read(n_text).decode(), self.read.read(n_options)
+        program = self.answer(lambda: self.load(text, options))
         if program is not None:
             results = text[text.index("\n    -> (") + 8:]
             self.put(self.keep(program), results[:results.index(") {\n")].count("tensor<"))
             self.counts["programs"] += 1
 
     def execute(self):
-        program, n = self.get_numbers(2)
-        args = [self.objects[i] for i in self.get_numbers(n)]
+        program, n, n_devices = self.get_numbers(3)
+        lists = [[self.objects[i] for i in self.get_numbers(n)] for _ in range(n_devices)]
 
         def run():
-            results = self.objects[program].execute_sharded(args).disassemble_into_single_device_arrays()
-            return [part[0] for part in results]
+            loaded, places = self.objects[program]
+            args = lists[0] if n_devices == 1 else [jax.make_array_from_single_device_arrays(shape, place, list(parts)) for (shape, place), parts in zip(places, zip(*lists))]
+            results = loaded.execute_sharded(args).disassemble_into_single_device_arrays()
+            return [part[k] for k in range(n_devices) for part in results]
 
         results = self.answer(run)
         if results is not None:
@@ -131,12 +160,14 @@ class Server:
         del self.objects[self.get_numbers(1)[0]]
 
 
-def serve(command):
+def serve(command, errors=subprocess.DEVNULL):
     """What a program writes that ran on this server, and the server."""
     theirs, our_write = os.pipe()
     our_read, their_write = os.pipe()
     env = dict(os.environ, PIPE_PLUGIN=f"{theirs},{their_write}", MLXCEL_XLA_PLUGIN=PLUGIN, MLXCEL_XLA_CACHE="off")
-    p = subprocess.Popen(command, pass_fds=(theirs, their_write), env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    if N_DEVICES > 1:
+        env.update(PIPE_DEVICES=str(N_DEVICES), MLXCEL_XLA_DEVICE=f"cpu:0-{N_DEVICES - 1}")
+    p = subprocess.Popen(command, pass_fds=(theirs, their_write), env=env, text=True, stdout=subprocess.PIPE, stderr=errors)
     os.close(theirs)
     os.close(their_write)
     with os.fdopen(our_read, "rb") as read, os.fdopen(our_write, "wb") as write:
@@ -170,9 +201,69 @@ def long_text():
     check(near, f"the vector of a long text: {out[:200]} instead of {str(want)[:200]}")
 
 
+def tensors(path):
+    """Arrays of a safetensors file by name."""
+    kinds = {"F32": np.float32, "I64": np.int64, "I32": np.int32}
+    with open(path, "rb") as f:
+        n = struct.unpack("<Q", f.read(8))[0]
+        head, body = json.loads(f.read(n)), f.read()
+    return {k: np.frombuffer(body[v["data_offsets"][0]:v["data_offsets"][1]], kinds[v["dtype"]]).reshape(v["shape"])
+            for k, v in head.items() if k != "__metadata__" and v["dtype"] in kinds}
+
+
+def run_logits(folder, images, ids):
+    """Logits of every token of a prompt with pictures, or what the program said; and the server."""
+    program = os.path.join(os.path.dirname(os.path.abspath(GOLDEN)), "mlxcel")
+    with tempfile.TemporaryDirectory() as t:
+        flags = [f for i in images for f in ("--image", os.path.join(DATA, "golden-vision", "images", i))]
+        out, server = serve([program, "logits", "-m", folder, *flags, "--tokens", ",".join(map(str, ids)), "--out", f"{t}/out",
+                             "--backend", "xla", "--precision", "exact"], subprocess.STDOUT)
+        if not os.path.exists(f"{t}/out"):
+            return out, server
+        return np.fromfile(f"{t}/out", np.float32), server
+
+
+def check_pictures(name, most):
+    """The first prompts of a fixture of golden-vision: tower and text model on jaxlib, logits within the bar of the CPU."""
+    folder = os.path.join(DATA, "golden-vision", name)
+    golden = tensors(os.path.join(folder, "golden.safetensors"))
+    with open(os.path.join(folder, "prompts.json"), encoding="utf-8") as f:
+        prompts = json.load(f)["prompts"]
+    total, done = collections.Counter(), 0
+    for k, prompt in enumerate(prompts):
+        if not prompt["images"] or any(i.endswith("grey16.png") for i in prompt["images"]) or done == most:
+            continue
+        got, server = run_logits(folder, prompt["images"], golden[f"prompt_{k}"])
+        if not check(not isinstance(got, str), f"{name} {k}: {got}"):
+            continue
+        want = golden[f"logits_{k}"]
+        far = np.abs(got.reshape(-1, want.shape[1])[golden[f"logits_pos_{k}"]] - want).max() / want.std()
+        check(far <= 2e-4, f"{name} {k}: logits differ by {far:g} sd")
+        check(server.counts["runs"] > 1, f"{name} {k}: tower and text are {server.counts['runs']} runs")
+        check(not server.objects, f"{name} {k}: {len(server.objects)} objects were not freed")
+        print(f"{name} {k}: {far:.2g} sd {dict(server.counts)}", flush=True)
+        total, done = total + server.counts, done + 1
+    check(done > 0, f"{name}: no prompt with a picture")
+    return total
+
+
+def check_refused():
+    """Pictures of a model that looks at them are refused by name."""
+    got, _ = run_logits(os.path.join(DATA, "golden-vision", REFUSED), ["land.png"], [1, 2, 3])
+    check(isinstance(got, str) and f'pictures of "{REFUSED}" are not computed on xla' in got, f"{REFUSED}: {str(got)[:300]}")
+
+
 def main():
     if not os.path.exists(PLUGIN):
         skip(f"{PLUGIN} was not built")
+        finish()
+    if "--pictures" in sys.argv:
+        names = sys.argv[sys.argv.index("--pictures") + 1:]
+        everything = sorted(n for n in os.listdir(os.path.join(DATA, "golden-vision"))
+                            if n != REFUSED and os.path.exists(os.path.join(DATA, "golden-vision", n, "prompts.json")))
+        total = sum((check_pictures(n, 1 if names else 2) for n in names or everything), collections.Counter())
+        check_refused()
+        print(f"jaxlib {jax.lib.__version__}: {total['programs']} programs with {total['products']} products, {total['runs']} runs")
         finish()
     total = collections.Counter()
     everything = sorted(os.path.join(d, n) for d in ("golden", "golden2") for n in os.listdir(os.path.join(DATA, d))
@@ -190,10 +281,14 @@ def main():
             continue
         check(line.startswith("ok"), f"{name}: {line}")
         check(server.counts["runs"] > 0, f"{name}: nothing ran on jaxlib")
+        if N_DEVICES > 1:
+            share = server.held["each"] / server.held["whole"]
+            check(share <= 1 / N_DEVICES + 0.1, f"{name}: each device holds {share:.3f} of the weights")
+            server.counts["thousandths of the weights on each device"] = round(share * 1000)
         check(not server.objects, f"{name}: {len(server.objects)} objects were not freed")
         print(f"{line} {dict(server.counts)}", flush=True)
-        total += server.counts
-    if "--part" not in sys.argv and "--only" not in sys.argv:
+        total.update({k: server.counts[k] for k in ("programs", "products", "runs")})
+    if "--part" not in sys.argv and "--only" not in sys.argv and N_DEVICES == 1:
         long_text()
     print(f"jaxlib {jax.lib.__version__}: {total['programs']} programs with {total['products']} products, {total['runs']} runs")
     finish()

@@ -29,6 +29,9 @@ static emit_fn *const emitters[N_OP_KINDS] = {
     [OP_MLSTM] = emit_mlstm,
     [OP_COMPRESS] = emit_compress,
     [OP_ATTN_MORE] = emit_attn_more,
+    [OP_GIVEN] = emit_given,
+    [OP_ATTN_ROWS] = emit_attn_rows,
+    [OP_POOL_ROWS] = emit_pool_rows,
     [OP_BLEND] = emit_blend,
     [OP_PASSING] = emit_passing,
     [OP_CONCAT] = emit_concat,
@@ -40,21 +43,24 @@ static emit_fn *const emitters[N_OP_KINDS] = {
 
 static bool same_rope(const struct rope_args *a, const struct rope_args *b) {
     return a->inv_freq == b->inv_freq && a->table == b->table && a->n_rotated == b->n_rotated && a->magnitude == b->magnitude &&
-           a->shift == b->shift;
+           a->axes == b->axes && a->shift == b->shift;
 }
 
-int32_t xla_rope_index(const struct xla_ropes *ropes, const struct rope_args *a) {
-    for (int32_t i = 0; i < ropes->n; i++)
-        if (same_rope(&ropes->args[i], a)) return i;
+int32_t xla_rope_index(const struct xla_needs *needs, const struct rope_args *a) {
+    for (int32_t i = 0; i < needs->n_ropes; i++)
+        if (same_rope(&needs->ropes[i], a)) return i;
     return -1;
 }
 
-bool xla_ropes_find(const struct oplist *l, struct xla_ropes *out) {
-    out->n = 0;
+bool xla_needs_find(const struct oplist *l, bool sees, struct xla_needs *out) {
+    *out = (struct xla_needs){.sees = sees};
     for (int32_t i = 0; i < l->n_ops; i++) {
-        if (l->ops[i].kind != OP_ROPE || xla_rope_index(out, &l->ops[i].arg.rope) >= 0) continue;
-        if (out->n == XLA_ROPES_MAX) return false;
-        out->args[out->n++] = l->ops[i].arg.rope;
+        const struct op *op = &l->ops[i];
+        if (op->kind == OP_GIVEN) out->given[op->arg.given.set] = op->arg.given.width;
+        if (op->kind == OP_ATTN_ROWS) out->spans[op->arg.attn_rows.set] = out->is_tower = true;
+        if (op->kind != OP_ROPE || xla_rope_index(out, &op->arg.rope) >= 0) continue;
+        if (out->n_ropes == XLA_ROPES_MAX) return false;
+        out->ropes[out->n_ropes++] = op->arg.rope;
     }
     return true;
 }
@@ -65,7 +71,7 @@ static int32_t cut(struct xla_step_layout *l, int32_t n) {
     return at;
 }
 
-void xla_step_layout(const struct xla_shape *at, const struct kv_layout *kv, const struct xla_ropes *ropes, struct xla_step_layout *out) {
+void xla_step_layout(const struct xla_shape *at, const struct kv_layout *kv, const struct xla_needs *needs, struct xla_step_layout *out) {
     int32_t rows = xla_all_rows(at);
     *out = (struct xla_step_layout){0};
     out->ids = cut(out, rows);
@@ -79,7 +85,15 @@ void xla_step_layout(const struct xla_shape *at, const struct kv_layout *kv, con
         out->tables[i] = cut(out, at->seqs * (at->context / KV_BLOCK));
         out->writes[i] = cut(out, rows);
     }
-    for (int32_t i = 0; i < ropes->n; i++) out->ropes[i] = cut(out, rows * ropes->args[i].n_rotated);
+    for (int32_t i = 0; i < needs->n_ropes; i++) out->ropes[i] = cut(out, rows * needs->ropes[i].n_rotated);
+    for (int i = 0; i < GIVEN_SETS; i++) {
+        if (!needs->given[i]) continue;
+        out->given[i] = cut(out, rows * needs->given[i]);
+        out->has[i] = cut(out, rows);
+    }
+    for (int i = 0; i < 2; i++)
+        if (needs->spans[i]) out->spans[i] = cut(out, 2 * rows);
+    if (needs->sees) out->until = cut(out, rows);
 }
 
 struct hlo_val emit_step_part(struct emit *e, int32_t at, struct hlo_shape shape, enum hlo_type type) {
@@ -97,9 +111,18 @@ struct hlo_val emit_flat(struct emit *e, struct tensor t) {
     return hlo_reshape(&e->h, v, HLO_SHAPE(hlo_dim(v, 0), hlo_dim(v, 1) * hlo_dim(v, 2)));
 }
 
+/* The rows of a tensor of a tower: some of a value's, or several as one. */
+static struct hlo_val rows_of(struct emit *e, struct tensor *t, struct hlo_val v) {
+    int64_t width = hlo_dim(v, 1), first = t->offset / width, n = t->rows * t->row_stride / width;
+    t->offset -= first * width;
+    v = hlo_slice(&e->h, v, 0, first, first + n);
+    return hlo_reshape(&e->h, v, HLO_SHAPE(t->rows, t->row_stride));
+}
+
 struct hlo_val emit_view(struct emit *e, struct tensor t) {
     struct hlo *h = &e->h;
     struct hlo_val v = e->values[t.id - 1];
+    if (e->a.needs->is_tower) v = rows_of(e, &t, v);
     int64_t rows = hlo_dim(v, 0), n = hlo_dim(v, 1), size = tensor_row_size(t), from = 0;
     assert(t.row_stride == n);
     if (tensor_rows_dense(t)) return hlo_reshape(h, hlo_slice(h, v, 1, t.offset, t.offset + size), HLO_SHAPE(rows, t.heads, t.width));
@@ -125,11 +148,28 @@ void emit_set(struct emit *e, const struct op *op, int32_t i, struct hlo_val v) 
 
 /* ---- weights ------------------------------------------------------------------------------------------------------ */
 
-static struct hlo_val argument(struct emit *e, enum hlo_type type, struct hlo_shape shape, int32_t alias) {
+void emit_put_attributes(struct sb *out, int32_t n_devices, int32_t cut, int32_t alias) {
+    bool many = n_devices > 1;
+    if (!many && alias < 0) return;
+    sb_puts(out, " {");
+    if (many && cut)
+        sb_fmt(out, "mhlo.sharding = \"{devices=[%d,%d]<=[%d]}\"", cut == 1 ? n_devices : 1, cut == 2 ? n_devices : 1, n_devices);
+    else if (many) sb_puts(out, "mhlo.sharding = \"{replicated}\"");
+    if (alias >= 0) sb_fmt(out, "%stf.aliasing_output = %d : i32", many ? ", " : "", alias);
+    sb_puts(out, "}");
+}
+
+void emit_put_module(struct sb *out, const char *name, int32_t n_devices) {
+    sb_fmt(out, "module @%s ", name);
+    if (n_devices > 1) sb_fmt(out, "attributes {mhlo.num_partitions = %d : i32, mhlo.num_replicas = 1 : i32} ", n_devices);
+    sb_puts(out, "{\n");
+}
+
+static struct hlo_val argument(struct emit *e, enum hlo_type type, struct hlo_shape shape, int32_t cut, int32_t alias) {
     struct hlo_val v = hlo_name(&e->h, type, shape);
     sb_fmt(&e->head, "%s%%%d: ", e->head.n ? ",\n    " : "", v.id);
     hlo_put_type(&e->head, type, shape);
-    if (alias >= 0) sb_fmt(&e->head, " {tf.aliasing_output = %d : i32}", alias);
+    emit_put_attributes(&e->head, e->a.n_devices, cut, alias);
     return v;
 }
 
@@ -147,7 +187,7 @@ static const struct hlo_val *planes_of(struct emit *e, const struct weight *w) {
     struct hlo_val *v = e->planes + (size_t)p->n_weights * N_PLANES;
     for (int i = 0; i < N_PLANES; i++) {
         v[i] = (struct hlo_val){0};
-        if (x->planes[i].shape.rank) v[i] = argument(e, x->planes[i].type, x->planes[i].shape, -1);
+        if (x->planes[i].shape.rank) v[i] = argument(e, x->planes[i].type, x->planes[i].shape, x->planes[i].cut, -1);
     }
     p->weights[p->n_weights++] = w;
     return v;
@@ -273,53 +313,61 @@ static void declare_memory(struct emit *e) {
     for (int32_t c = 0; c < kv->n_classes; c++) {
         const struct kv_class *k = &kv->classes[c];
         int64_t positions = (int64_t)k->n_blocks * KV_BLOCK;
+        int32_t cut = xla_cut_heads(k->heads, e->a.n_devices);
         e->k[c] = arena_new(&e->arena, struct hlo_val, layers_of(k));
         e->v[c] = arena_new(&e->arena, struct hlo_val, layers_of(k));
         for (int32_t i = 0; i < k->n_layers; i++) {
-            e->k[c][i] = argument(e, type, HLO_SHAPE(positions, (int64_t)k->heads * k->k_width), alias++);
-            if (k->v_width) e->v[c][i] = argument(e, type, HLO_SHAPE(positions, (int64_t)k->heads * k->v_width), alias++);
+            e->k[c][i] = argument(e, type, HLO_SHAPE(positions, (int64_t)k->heads * k->k_width), cut, alias++);
+            if (k->v_width) e->v[c][i] = argument(e, type, HLO_SHAPE(positions, (int64_t)k->heads * k->v_width), cut, alias++);
         }
     }
     e->states = arena_new(&e->arena, struct hlo_val, kv->n_states + 1);
     for (int32_t i = 0; i < kv->n_states; i++)
-        e->states[i] = argument(e, HLO_F32, HLO_SHAPE(kv->n_slots + 1, kv->states[i].elements), alias++);
+        e->states[i] = argument(e, HLO_F32, HLO_SHAPE(kv->n_slots + 1, kv->states[i].elements), 0, alias++);
 }
 
 struct results {
-    struct sb names, types;
+    struct sb names, types, ends; /* ends: types, with how they lie on the devices */
+    int32_t n_devices;
 };
 
-static void add_result(struct results *r, struct hlo_val v) {
+static void add_result(struct results *r, struct hlo_val v, int32_t cut) {
     sb_fmt(&r->names, "%s%%%d", r->names.n ? ", " : "", v.id);
     if (r->types.n) sb_puts(&r->types, ", ");
     hlo_put_type(&r->types, v.type, v.shape);
+    if (r->ends.n) sb_puts(&r->ends, ", ");
+    hlo_put_type(&r->ends, v.type, v.shape);
+    emit_put_attributes(&r->ends, r->n_devices, cut, -1);
 }
 
 static void collect_results(struct emit *e, struct results *r) {
     const struct kv_layout *kv = e->a.kv;
     for (int32_t c = 0; c < kv->n_classes; c++)
         for (int32_t i = 0; i < kv->classes[c].n_layers; i++) {
-            add_result(r, e->k[c][i]);
-            if (kv->classes[c].v_width) add_result(r, e->v[c][i]);
+            int32_t cut = xla_cut_heads(kv->classes[c].heads, r->n_devices);
+            add_result(r, e->k[c][i], cut);
+            if (kv->classes[c].v_width) add_result(r, e->v[c][i], cut);
         }
-    for (int32_t i = 0; i < kv->n_states; i++) add_result(r, e->states[i]);
-    for (int32_t i = 0; i < e->out->n_outputs; i++) add_result(r, e->values[e->out->outputs[i] - 1]);
+    for (int32_t i = 0; i < kv->n_states; i++) add_result(r, e->states[i], 0);
+    for (int32_t i = 0; i < e->out->n_outputs; i++) add_result(r, e->values[e->out->outputs[i] - 1], 0);
 }
 
 static void assemble(struct emit *e) {
-    struct results r = {{0}, {0}};
+    struct results r = {.n_devices = e->a.n_devices};
     struct sb *text = &e->out->text;
     collect_results(e, &r);
-    sb_fmt(text, "module @mlxcel {\nfunc.func public @main(%s)\n    -> (%s) {\n", e->head.p, r.types.p);
+    emit_put_module(text, "mlxcel", r.n_devices);
+    sb_fmt(text, "func.func public @main(%s)\n    -> (%s) {\n", e->head.p, r.ends.p);
     sb_put(text, sb_str(&e->h.text));
     sb_fmt(text, "  return %s : %s\n}\n}\n", r.names.p, r.types.p);
     sb_free(&r.names);
     sb_free(&r.types);
+    sb_free(&r.ends);
 }
 
 static int emit_ops(struct emit *e, struct err *err) {
     const struct oplist *l = e->a.list;
-    e->step = argument(e, HLO_I32, HLO_SHAPE(e->in.size), -1);
+    e->step = argument(e, HLO_I32, HLO_SHAPE(e->in.size), 0, -1);
     declare_memory(e);
     e->values = arena_new(&e->arena, struct hlo_val, l->n_values + 1);
     for (int32_t i = 0; i < l->n_ops; i++) {
@@ -338,7 +386,7 @@ static int emit_ops(struct emit *e, struct err *err) {
 int emit_program(const struct emit_args *args, struct xla_program *out, struct err *err) {
     struct emit e = {.a = *args, .out = out};
     *out = (struct xla_program){0};
-    xla_step_layout(&args->at, args->kv, args->ropes, &e.in);
+    xla_step_layout(&args->at, args->kv, args->needs, &e.in);
     int code = emit_ops(&e, err);
     if (!code) assemble(&e);
     else xla_program_free(out);

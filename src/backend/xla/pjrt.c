@@ -133,14 +133,18 @@ static int create_client(struct pjrt *p, const struct pjrt_options *o, struct er
     return ERR_OK;
 }
 
-static int pick_device(struct pjrt *p, int wanted, struct err *err) {
+static int pick_devices(struct pjrt *p, const struct pjrt_options *o, struct err *err) {
+    int first = o->device < 0 ? 0 : o->device, n = o->n_used > 1 ? o->n_used : 1;
     struct pjrt_devices_args devices = {.client = p->client};
     struct pjrt_text_args text = {.object = p->client};
     CALL(p, Client_AddressableDevices, devices, "listing devices", err);
     p->n_devices = (int)devices.n_devices;
     if (p->n_devices == 0) return err_set(err, ERR_ENOTFOUND, "%s finds no device here", p->path);
-    if (wanted >= p->n_devices) return err_set(err, ERR_ENOTFOUND, "there is no device %d: %s has %d", wanted, p->path, p->n_devices);
-    p->device = devices.devices[wanted < 0 ? 0 : wanted];
+    if (first + n > p->n_devices)
+        return err_set(err, ERR_ENOTFOUND, "there is no device %d: %s has %d", first + n - 1, p->path, p->n_devices);
+    p->n_used = n;
+    for (int i = 0; i < n; i++) p->devices[i] = devices.devices[first + i];
+    p->device = p->devices[0];
     CALL(p, Client_PlatformName, text, "asking for the platform", err);
     copy_text(p->platform, sizeof p->platform, &text);
     CALL(p, Client_PlatformVersion, text, "asking for the platform's version", err);
@@ -159,7 +163,7 @@ int pjrt_open(const struct pjrt_options *options, struct pjrt *out, struct err *
     TRY(open_library(out, options->plugin, err));
     CALL(out, Plugin_Initialize, none, "starting the plugin", err);
     TRY(create_client(out, options, err));
-    int code = pick_device(out, options->device, err);
+    int code = pick_devices(out, options, err);
     if (code) pjrt_close(out);
     return code;
 }
@@ -176,47 +180,109 @@ static const unsigned char buffer_types[N_DTYPES] = {
     [DT_I32] = PJRT_S32, [DT_I64] = PJRT_S64, [DT_U8] = PJRT_U8,     [DT_U16] = PJRT_U16, [DT_U32] = PJRT_U32, [DT_U64] = PJRT_U64,
 };
 
-int pjrt_upload(struct pjrt *p, const void *data, const struct pjrt_shape *shape, struct pjrt_buffer **out, struct err *err) {
-    assert(buffer_types[shape->dtype]);
+/* With several devices, a pjrt_buffer is a group: one buffer of the plugin's for each of them. With one it is the plugin's own. */
+struct group {
+    void *parts[PJRT_DEVICES_MAX];
+};
+
+static struct group *new_group(void) {
+    const char *guard = mem_guard_pause(); /* results of every run are new ones */
+    struct group *g = mem_alloc(sizeof *g);
+    mem_guard_resume(guard);
+    return g;
+}
+
+static int upload_to(struct pjrt *p, void *device, const void *data, const struct pjrt_shape *shape, void **out, struct err *err) {
     struct pjrt_upload_args args = {.client = p->client,
                                     .data = data,
                                     .type = buffer_types[shape->dtype],
                                     .dims = shape->dims,
                                     .n_dims = (size_t)shape->rank,
                                     .semantics = PJRT_COPY_DURING_CALL,
-                                    .device = p->device};
+                                    .device = device};
     CALL(p, Client_BufferFromHostBuffer, args, "copying to the device", err);
     int code = await(p, args.done, "copying to the device", err);
-    if (code) pjrt_buffer_free(p, args.buffer);
+    if (code) drop(p, PJRT_SLOT_Buffer_Destroy, args.buffer);
     *out = code ? NULL : args.buffer;
     return code;
 }
 
+/* Rows [n_rows, row_bytes] of which each has its part k: behind each other in `out`. */
+static void gather_part(const unsigned char *data, int64_t n_rows, size_t row_bytes, size_t part_bytes, int k, unsigned char *out) {
+    for (int64_t i = 0; i < n_rows; i++)
+        memcpy(out + (size_t)i * part_bytes, data + (size_t)i * row_bytes + (size_t)k * part_bytes, part_bytes);
+}
+
+static int upload_parts(struct pjrt *p, const void *data, const struct pjrt_shape *shape, struct group *g, struct err *err) {
+    struct pjrt_shape part = *shape;
+    size_t bytes = (size_t)dtype_bits(shape->dtype) / 8;
+    for (int i = 0; i < shape->rank; i++) bytes *= (size_t)shape->dims[i];
+    if (shape->cut) part.dims[shape->cut - 1] /= p->n_used;
+    size_t part_bytes = shape->cut ? bytes / (size_t)p->n_used : 0;
+    unsigned char *stage = shape->cut == 2 ? mem_try(part_bytes ? part_bytes : 1) : NULL;
+    if (shape->cut == 2 && !stage) return err_set(err, ERR_EMEMORY, "no memory for a part of %zu bytes", part_bytes);
+    int code = ERR_OK;
+    for (int k = 0; k < p->n_used && !code; k++) {
+        const unsigned char *from = (const unsigned char *)data + (size_t)k * part_bytes;
+        if (stage) gather_part(data, shape->dims[0], bytes / (size_t)shape->dims[0], part_bytes / (size_t)shape->dims[0], k, stage);
+        code = upload_to(p, p->devices[k], stage ? stage : from, &part, &g->parts[k], err);
+    }
+    mem_free(stage);
+    return code;
+}
+
+int pjrt_upload(struct pjrt *p, const void *data, const struct pjrt_shape *shape, struct pjrt_buffer **out, struct err *err) {
+    assert(buffer_types[shape->dtype] && shape->cut <= 2 && (!shape->cut || shape->dims[shape->cut - 1] % p->n_used == 0));
+    *out = NULL;
+    if (p->n_used == 1) return upload_to(p, p->device, data, shape, (void **)out, err);
+    struct group *g = new_group();
+    int code = upload_parts(p, data, shape, g, err);
+    if (code) pjrt_buffer_free(p, (struct pjrt_buffer *)g);
+    else *out = (struct pjrt_buffer *)g;
+    return code;
+}
+
 int pjrt_download(struct pjrt *p, struct pjrt_buffer *b, void *dst, size_t bytes, struct err *err) {
-    struct pjrt_download_args args = {.buffer = b, .dst = dst, .dst_size = bytes};
+    struct pjrt_download_args args = {.buffer = p->n_used == 1 ? (void *)b : ((struct group *)b)->parts[0], .dst = dst, .dst_size = bytes};
     CALL(p, Buffer_ToHostBuffer, args, "reading from the device", err);
     return await(p, args.event, "running on the device", err);
 }
 
 void pjrt_buffer_free(struct pjrt *p, struct pjrt_buffer *b) {
-    drop(p, PJRT_SLOT_Buffer_Destroy, b);
+    struct group *g = (struct group *)b;
+    if (p->n_used == 1 || !b) {
+        drop(p, PJRT_SLOT_Buffer_Destroy, b);
+        return;
+    }
+    for (int k = 0; k < p->n_used; k++) drop(p, PJRT_SLOT_Buffer_Destroy, g->parts[k]);
+    mem_free(g);
 }
 
 /* ---- programs ----------------------------------------------------------------------------------------------------- */
 
-/* CompileOptionsProto as wire bytes: executable_build_options (3) with device_ordinal (1) -1, num_replicas (4) 1 and
- * num_partitions (5) 1. */
-static const char compile_options[] = "\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01";
-/* The same with an entry of env_option_overrides (7): the option's name (1), and as its value (2) false as bool_field (2). */
 #define TRITON_OPTION "xla_gpu_enable_triton_gemm"
-static const char library_options[] =
-    "\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01\x3a\x20\x0a\x1a" TRITON_OPTION "\x12\x02\x10\x00";
 
-static int compile_with(struct pjrt *p, struct str program, const char *options, size_t n, struct pjrt_executable **out, struct err *err) {
+/* CompileOptionsProto as wire bytes: executable_build_options (3) with device_ordinal (1) -1, num_replicas (4) 1, num_partitions (5) and, where there
+ * are several, use_spmd_partitioning (6). library: an entry of env_option_overrides (7): the option's name (1), and as its value (2) false as
+ * bool_field (2). */
+static void put_options(struct sb *out, int n_partitions, bool library) {
+    bool many = n_partitions > 1;
+    sb_put(out, many ? STR("\x1a\x11") : STR("\x1a\x0f"));
+    sb_put(out, STR("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28"));
+    sb_putc(out, (char)n_partitions);
+    if (many) sb_put(out, STR("\x30\x01"));
+    if (library) sb_put(out, STR("\x3a\x20\x0a\x1a" TRITON_OPTION "\x12\x02\x10\x00"));
+}
+
+static int compile_with(struct pjrt *p, struct str program, bool library, struct pjrt_executable **out, struct err *err) {
+    struct sb options = {0};
+    put_options(&options, p->n_used, library);
     struct pjrt_program code = {
         .struct_size = sizeof code, .code = (char *)(uintptr_t)program.p, .code_size = program.n, .format = "mlir", .format_size = 4};
-    struct pjrt_compile_args args = {.client = p->client, .program = &code, .options = options, .options_size = n};
-    CALL(p, Client_Compile, args, "compiling a program", err);
+    struct pjrt_compile_args args = {.client = p->client, .program = &code, .options = options.p, .options_size = options.n};
+    void *error = call(p->table, PJRT_SLOT_Client_Compile, &args, sizeof args);
+    sb_free(&options);
+    if (error) return fail(p, error, "compiling a program", err);
     *out = args.executable;
     return ERR_OK;
 }
@@ -224,29 +290,58 @@ static int compile_with(struct pjrt *p, struct str program, const char *options,
 int pjrt_compile(struct pjrt *p, struct str program, bool *library, struct pjrt_executable **out, struct err *err) {
     if (*library) {
         struct err refused;
-        int code = compile_with(p, program, library_options, sizeof library_options - 1, out, &refused);
+        int code = compile_with(p, program, true, out, &refused);
         if (!code || str_find(str_of(refused.msg), STR(TRITON_OPTION), 0) == STR_NONE) {
             if (code && err) *err = refused;
             return code;
         }
         *library = false; /* a plugin that has no such option */
     }
-    return compile_with(p, program, compile_options, sizeof compile_options - 1, out, err);
+    return compile_with(p, program, false, out, err);
+}
+
+static int execute(struct pjrt *p, struct pjrt_executable *e, void *const *const *args, size_t n_args, void **const *results,
+                   struct err *err) {
+    struct pjrt_execute_options options = {.struct_size = sizeof options};
+    struct pjrt_execute_args run = {.executable = e,
+                                    .options = &options,
+                                    .argument_lists = args,
+                                    .n_devices = (size_t)p->n_used,
+                                    .n_args = n_args,
+                                    .output_lists = results};
+    CALL(p, LoadedExecutable_Execute, run, "running a program", err);
+    return ERR_OK;
+}
+
+/* Lists for each device from groups, and groups from what comes out. */
+static int execute_all(struct pjrt *p, struct pjrt_executable *e, struct group *const *args, size_t n_args, struct group **out,
+                       size_t n_results, struct err *err) {
+    const char *guard = mem_guard_pause();
+    size_t n = (size_t)p->n_used;
+    void **lists = mem_alloc(n * (n_args + n_results + 2) * sizeof *lists), **at = lists + 2 * n;
+    mem_guard_resume(guard);
+    for (size_t k = 0; k < n; k++) {
+        lists[k] = at;
+        for (size_t i = 0; i < n_args; i++) *at++ = args[i]->parts[k];
+        lists[n + k] = at;
+        at += n_results;
+    }
+    int code = execute(p, e, (void *const *const *)lists, n_args, (void **const *)(lists + n), err);
+    for (size_t i = 0; i < n_results && !code; i++) {
+        out[i] = new_group();
+        for (size_t k = 0; k < n; k++) out[i]->parts[k] = ((void **)lists[n + k])[i];
+    }
+    mem_free(lists);
+    return code;
 }
 
 int pjrt_execute(struct pjrt *p, struct pjrt_executable *e, struct pjrt_buffer *const *args, size_t n_args,
-                 struct pjrt_buffer **out_results, struct err *err) {
-    struct pjrt_execute_options options = {.struct_size = sizeof options};
+                 struct pjrt_buffer **out_results, size_t n_results, struct err *err) {
+    if (p->n_used > 1)
+        return execute_all(p, e, (struct group *const *)(uintptr_t)args, n_args, (struct group **)(uintptr_t)out_results, n_results, err);
     void *const *argument_list = (void *const *)(uintptr_t)args;
     void **result_list = (void **)(uintptr_t)out_results;
-    struct pjrt_execute_args run = {.executable = e,
-                                    .options = &options,
-                                    .argument_lists = &argument_list,
-                                    .n_devices = 1,
-                                    .n_args = n_args,
-                                    .output_lists = &result_list};
-    CALL(p, LoadedExecutable_Execute, run, "running a program", err);
-    return ERR_OK;
+    return execute(p, e, &argument_list, n_args, &result_list, err);
 }
 
 void pjrt_executable_free(struct pjrt *p, struct pjrt_executable *e) {

@@ -13,11 +13,12 @@
 struct pjrt_buffer;
 struct pjrt_executable;
 
-enum { PJRT_RANK_MAX = 8 };
+enum { PJRT_RANK_MAX = 8, PJRT_DEVICES_MAX = 64 };
 
 struct pjrt_options {
     const char *plugin;     /* path of the library */
     int device;             /* index among the client's devices; -1: the first */
+    int n_used;             /* devices from the first on that one program runs on; 0 and 1: `device` alone */
     double memory_fraction; /* of the device's memory for the plugin's pool; 0: the plugin's default */
     bool no_preallocate;    /* let the pool grow instead of taking it at once */
 };
@@ -26,9 +27,10 @@ struct pjrt {
     struct os_dl *lib;
     const struct pjrt_table *table;
     const char *path;
-    void *client, *device;
+    void *client, *device; /* the first of those that are used */
+    void *devices[PJRT_DEVICES_MAX];
     int major, minor;
-    int n_devices;
+    int n_devices, n_used; /* that there are; that programs run on */
     char platform[32], platform_version[256], device_kind[96];
 };
 
@@ -36,15 +38,16 @@ struct pjrt_shape {
     enum dtype dtype;
     int32_t rank;
     int64_t dims[PJRT_RANK_MAX];
+    int32_t cut; /* d + 1: dimension d, 0 or 1, is cut into a part for each device, which divides it; 0: every device has all of it */
 };
 
 /* Opens the plugin, makes a client and picks the device. */
 int pjrt_open(const struct pjrt_options *options, struct pjrt *out, struct err *err);
 void pjrt_close(struct pjrt *p);
 
-/* A buffer on the device with a copy of the host's data. Returns when the data may be changed again. */
+/* A buffer on the device with a copy of the host's data, or one on each device. Returns when the data may be changed again. */
 int pjrt_upload(struct pjrt *p, const void *data, const struct pjrt_shape *shape, struct pjrt_buffer **out, struct err *err);
-/* All bytes of a buffer; waits for whatever computes it. */
+/* All bytes of a buffer that every device has all of; waits for whatever computes it. */
 int pjrt_download(struct pjrt *p, struct pjrt_buffer *b, void *dst, size_t bytes, struct err *err);
 void pjrt_buffer_free(struct pjrt *p, struct pjrt_buffer *b);
 
@@ -53,7 +56,7 @@ void pjrt_buffer_free(struct pjrt *p, struct pjrt_buffer *b);
 int pjrt_compile(struct pjrt *p, struct str program, bool *library, struct pjrt_executable **out, struct err *err);
 /* Queues a run. Arguments that the program aliases to results are used up, but still have to be freed. */
 int pjrt_execute(struct pjrt *p, struct pjrt_executable *e, struct pjrt_buffer *const *args, size_t n_args,
-                 struct pjrt_buffer **out_results, struct err *err);
+                 struct pjrt_buffer **out_results, size_t n_results, struct err *err);
 void pjrt_executable_free(struct pjrt *p, struct pjrt_executable *e);
 
 /* Serialised form, for the cache on disk. ERR_EUNSUPPORTED where the plugin has no such thing. */

@@ -27,7 +27,7 @@ static bool wants_library(const struct xla *x) {
 static int xla_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err) {
     (void)err;
     struct xla *x = mem_alloc(sizeof *x);
-    x->base = (struct backend){.type = &xla_backend, .device = d, .precision = options->precision};
+    x->base = (struct backend){.type = &xla_backend, .device = d, .precision = options->precision, .gives = true};
     x->device = (struct xla_device *)d;
     x->pjrt = &x->device->pjrt;
     x->n_places = x->device->n_places;
@@ -39,8 +39,10 @@ static int xla_open(struct device *d, const struct backend_options *options, str
 
 static void xla_describe(struct backend *be, struct sb *out) {
     struct xla *x = (struct xla *)be;
-    sb_fmt(out, "xla (%s, %s, PJRT %d.%d, %s)", x->pjrt->platform, x->pjrt->device_kind[0] ? x->pjrt->device_kind : "one device",
-           x->pjrt->major, x->pjrt->minor, x->half ? "bf16" : "f32");
+    sb_fmt(out, "xla (%s, ", x->pjrt->platform);
+    if (x->pjrt->n_used > 1) sb_fmt(out, "%d devices, ", x->pjrt->n_used);
+    sb_fmt(out, "%s, PJRT %d.%d, %s)", x->pjrt->device_kind[0] ? x->pjrt->device_kind : "one device", x->pjrt->major, x->pjrt->minor,
+           x->half ? "bf16" : "f32");
 }
 
 const struct backend_type xla_backend = {

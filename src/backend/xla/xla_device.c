@@ -14,15 +14,22 @@ void xla_device_close(struct device *base) {
     mem_free(d);
 }
 
-/* "cuda", "cuda:1", "cpu": the kind, which the plugin was chosen by, and the number. */
-static int wanted_device(const char *name, int *out, struct err *err) {
-    struct str rest = str_of(name ? name : ""), kind;
-    int64_t n;
-    *out = -1;
+/* "cuda", "cuda:1", "cpu:0-7": the kind, which the plugin was chosen by, and the number, or the first and the last of several that a program runs on. */
+static int wanted_devices(const char *name, struct pjrt_options *out, struct err *err) {
+    struct str rest = str_of(name ? name : ""), kind, first;
+    int64_t n, last;
+    out->device = -1;
     if (!str_split_next(&rest, ':', &kind) || rest.n == 0) return ERR_OK;
-    if (!str_to_int64(rest, &n) || n < 0 || n > 1023)
-        return err_set(err, ERR_EARG, "--xla-device %s: \"%.*s\" is no device number", name, STR_ARG(rest));
-    *out = (int)n;
+    struct str number = rest;
+    str_split_next(&rest, '-', &first);
+    if (!str_to_int64(first, &n) || n < 0 || n > 1023)
+        return err_set(err, ERR_EARG, "--xla-device %s: \"%.*s\" is no device number", name, STR_ARG(number));
+    out->device = (int)n;
+    if (first.n == number.n) return ERR_OK;
+    if (!str_to_int64(rest, &last) || n != 0 || last < 1 || last >= PJRT_DEVICES_MAX)
+        return err_set(err, ERR_EARG, "--xla-device %s: several devices are given as %.*s:0-N, with N from 1 to %d", name, STR_ARG(kind),
+                       PJRT_DEVICES_MAX - 1);
+    out->n_used = (int)last + 1;
     return ERR_OK;
 }
 
@@ -37,7 +44,7 @@ static int open_plugin(struct xla_device *d, const struct device_options *o, str
     struct str rest = str_of(o->name ? o->name : ""), kind = {0};
     str_split_next(&rest, ':', &kind);
     if (o->xla.unused) log_warn("%s is set and unused: the xla backend runs PJRT plugins, see --xla-plugin", o->xla.unused);
-    TRY(wanted_device(o->name, &options.device, err));
+    TRY(wanted_devices(o->name, &options, err));
     TRY(xla_plugin_choose(&d->arena, &o->xla, o->name, &options.plugin, err));
     TRY(pjrt_open(&options, &d->pjrt, err));
     if (kind.n && !xla_is_kind(&d->pjrt, kind))
@@ -79,7 +86,8 @@ void xla_device_memory(struct device *base, uint64_t *out_free, uint64_t *out_to
     struct xla_device *d = (struct xla_device *)base;
     uint64_t used = 0;
     if (pjrt_memory(&d->pjrt, &used, out_total)) {
-        *out_free = used < *out_total ? *out_total - used : 0;
+        *out_free = (used < *out_total ? *out_total - used : 0) * (uint64_t)d->pjrt.n_used;
+        *out_total *= (uint64_t)d->pjrt.n_used;
         return;
     }
     struct os_memory m;

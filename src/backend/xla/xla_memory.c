@@ -16,8 +16,9 @@ static const enum dtype dtype_of[N_HLO_TYPES] = {
     [HLO_U8] = DT_U8,   [HLO_U16] = DT_U16,   [HLO_U32] = DT_U32,
 };
 
-static int upload(struct xla *x, const void *data, enum hlo_type type, struct hlo_shape shape, struct pjrt_buffer **out, struct err *err) {
-    struct pjrt_shape s = {.dtype = dtype_of[type], .rank = shape.rank};
+static int upload(struct xla *x, const void *data, enum hlo_type type, struct hlo_shape shape, int32_t cut, struct pjrt_buffer **out,
+                  struct err *err) {
+    struct pjrt_shape s = {.dtype = dtype_of[type], .rank = shape.rank, .cut = cut};
     memcpy(s.dims, shape.dims, sizeof s.dims);
     return pjrt_upload(x->pjrt, data, &s, out, err);
 }
@@ -90,13 +91,14 @@ static int bind_plane(struct xla *x, struct plane_job *job, struct xla_weight *w
     struct xla_plane *p = &w->planes[job->plane];
     p->type = job->type;
     p->shape = s->is_vector ? HLO_SHAPE(rows * job->per_row) : HLO_SHAPE(rows, job->per_row);
+    p->cut = xla_cut_rows(rows, s->is_vector, x->pjrt->n_used);
     int code = read_plane(job, data, err);
     if (!code && s->is_vector) {
         w->host = mem_try(bytes ? bytes : 1);
         if (w->host) memcpy(w->host, data, bytes);
         else code = err_set(err, ERR_EMEMORY, "%s: no memory for it", s->name);
     }
-    if (!code && upload(x, data, p->type, p->shape, &p->buffer, err)) code = err_prefix(err, "%s", s->name);
+    if (!code && upload(x, data, p->type, p->shape, p->cut, &p->buffer, err)) code = err_prefix(err, "%s", s->name);
     w->bytes += bytes;
     os_pages_free(data, bytes ? bytes : 1);
     return code;
@@ -166,11 +168,11 @@ void xla_weight_release(struct backend *be, struct weight *weight) {
 
 /* ---- cache and state ---------------------------------------------------------------------------------------------- */
 
-static int open_zeros(struct xla *x, enum hlo_type type, struct hlo_shape shape, struct err *err) {
+static int open_zeros(struct xla *x, enum hlo_type type, struct hlo_shape shape, int32_t cut, struct err *err) {
     size_t bytes = (size_t)shape.dims[0] * (size_t)shape.dims[1] * (size_t)dtype_bits(dtype_of[type]) / 8;
     void *zeros = os_pages_alloc(bytes ? bytes : 1, err);
     if (!zeros) return err_prefix(err, "KV cache");
-    int code = upload(x, zeros, type, shape, &x->memory[x->n_memory], err);
+    int code = upload(x, zeros, type, shape, cut, &x->memory[x->n_memory], err);
     os_pages_free(zeros, bytes ? bytes : 1);
     if (code) return err_prefix(err, "KV cache");
     x->n_memory++;
@@ -193,13 +195,14 @@ int xla_kv_open(struct backend *be, const struct kv_layout *layout, struct err *
     for (int32_t c = 0; c < layout->n_classes; c++) {
         const struct kv_class *k = &layout->classes[c];
         int64_t positions = (int64_t)k->n_blocks * KV_BLOCK;
+        int32_t cut = xla_cut_heads(k->heads, x->pjrt->n_used);
         for (int32_t i = 0; i < k->n_layers; i++) {
-            TRY(open_zeros(x, type, HLO_SHAPE(positions, (int64_t)k->heads * k->k_width), err));
-            if (k->v_width) TRY(open_zeros(x, type, HLO_SHAPE(positions, (int64_t)k->heads * k->v_width), err));
+            TRY(open_zeros(x, type, HLO_SHAPE(positions, (int64_t)k->heads * k->k_width), cut, err));
+            if (k->v_width) TRY(open_zeros(x, type, HLO_SHAPE(positions, (int64_t)k->heads * k->v_width), cut, err));
         }
     }
     for (int32_t i = 0; i < layout->n_states; i++)
-        TRY(open_zeros(x, HLO_F32, HLO_SHAPE(layout->n_slots + 1, layout->states[i].elements), err));
+        TRY(open_zeros(x, HLO_F32, HLO_SHAPE(layout->n_slots + 1, layout->states[i].elements), 0, err));
     return ERR_OK;
 }
 
@@ -245,17 +248,19 @@ static struct hlo_shape unit_shape(const struct xla *x, int32_t which, int32_t i
 
 static void copier_text(const struct xla *x, int32_t which, int32_t n, struct sb *out) {
     struct hlo h = {0};
-    struct sb head = {0}, names = {0}, types = {0};
+    struct sb head = {0}, names = {0}, types = {0}, ends = {0};
     enum hlo_type type = x->half && which != KV_CLASSES_MAX ? HLO_BF16 : HLO_F32;
+    int32_t n_devices = x->pjrt->n_used, cut = which == KV_CLASSES_MAX ? 0 : xla_cut_heads(x->layout.classes[which].heads, n_devices);
     struct hlo_val pair = hlo_name(&h, HLO_I32, HLO_SHAPE(2));
     sb_fmt(&head, "%%%d: tensor<2xi32>", pair.id);
+    emit_put_attributes(&head, n_devices, 0, -1);
     struct hlo_val *pools = mem_alloc((size_t)(n + 1) * sizeof *pools);
     for (int32_t i = 0; i < n; i++) {
         int64_t units;
         pools[i] = hlo_name(&h, type, unit_shape(x, which, i, &units));
         sb_fmt(&head, ", %%%d: ", pools[i].id);
         hlo_put_type(&head, type, pools[i].shape);
-        sb_fmt(&head, " {tf.aliasing_output = %d : i32}", i);
+        emit_put_attributes(&head, n_devices, cut, i);
     }
     struct hlo_val from = hlo_slice(&h, pair, 0, 0, 1), to = hlo_slice(&h, pair, 0, 1, 2);
     for (int32_t i = 0; i < n; i++) {
@@ -264,16 +269,20 @@ static void copier_text(const struct xla *x, int32_t which, int32_t n, struct sb
         struct hlo_val v = hlo_reshape(&h, pools[i], HLO_SHAPE(units, shape.dims[0] / units * shape.dims[1]));
         v = hlo_reshape(&h, hlo_put(&h, v, to, hlo_take(&h, v, from)), shape);
         sb_fmt(&names, "%s%%%d", i ? ", " : "", v.id);
-        if (i) sb_puts(&types, ", ");
+        if (i) sb_puts(&types, ", "), sb_puts(&ends, ", ");
         hlo_put_type(&types, type, shape);
+        hlo_put_type(&ends, type, shape);
+        emit_put_attributes(&ends, n_devices, cut, -1);
     }
-    sb_fmt(out, "module @copy {\nfunc.func public @main(%s)\n    -> (%s) {\n", head.p, types.p);
+    emit_put_module(out, "copy", n_devices);
+    sb_fmt(out, "func.func public @main(%s)\n    -> (%s) {\n", head.p, ends.p);
     sb_put(out, sb_str(&h.text));
     sb_fmt(out, "  return %s : %s\n}\n}\n", names.p, types.p);
     mem_free(pools);
     sb_free(&head);
     sb_free(&names);
     sb_free(&types);
+    sb_free(&ends);
     sb_free(&h.text);
 }
 
@@ -291,9 +300,9 @@ static int copy(struct xla *x, int32_t which, int32_t from, int32_t to, struct e
     int32_t pair[2] = {from, to};
     struct pjrt_buffer **args = mem_alloc((size_t)(n + 1) * sizeof *args), **results = mem_alloc((size_t)n * sizeof *results);
     memcpy(args + 1, x->memory + first, (size_t)n * sizeof *args);
-    int code = upload(x, pair, HLO_I32, HLO_SHAPE(2), &args[0], err);
+    int code = upload(x, pair, HLO_I32, HLO_SHAPE(2), 0, &args[0], err);
     if (!code) {
-        code = pjrt_execute(x->pjrt, x->copiers[which], args, (size_t)n + 1, results, err);
+        code = pjrt_execute(x->pjrt, x->copiers[which], args, (size_t)n + 1, results, (size_t)n, err);
         pjrt_buffer_free(x->pjrt, args[0]);
         for (int32_t i = 0; i < n && !code; i++) {
             pjrt_buffer_free(x->pjrt, x->memory[first + i]);
