@@ -1,5 +1,5 @@
 # Drives CMake. `make run` and `make test` work on a fresh Debian 12 or Ubuntu 24.04 machine with git and make.
-.PHONY: all release test-release sign site run sources test test-medium test-long test-cuda kernels check pictures check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz fuzz-folders format clean help \
+.PHONY: all release test-release sign site run sources test test-medium test-long test-cuda kernels check pictures sheets check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz fuzz-folders format clean help \
     build-release build-kernelc venv
 .DEFAULT_GOAL := all
 
@@ -67,6 +67,10 @@ check: ## style, layers and formatting
 
 pictures: build-release ## make the pictures of README.md anew: from recorded figures, a session in tmux, the page in Chromium
 	@python3 tools/pictures.py build/release/mlxcel
+
+sheets: build-release ## every example of CommonMark and GitHub's Markdown, the page beside the reference, as pictures into build/sheets
+	@mkdir -p build/sheets
+	@python3 tests/server/test_markdown.py build/release/mlxcel build/sheets
 
 format: ## format the C files
 	@tools/setup.sh check

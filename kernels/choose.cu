@@ -15,7 +15,7 @@
 //
 // Bytes: a row of 151,936 logits is read twice, or three times for top-p alone, out of L2 where the head's product has just left it. Nothing is added up by floating-point
 // atomics: the same row gives the same token whatever else runs.
-#include "common.cuh"
+#include "sync.cuh"
 
 enum { THREADS = CHOOSE_THREADS, WARPS = THREADS / 32 };
 #define BUCKETS_PER_UNIT 64.0f
@@ -63,19 +63,10 @@ static __device__ __forceinline__ void load_four(const k_choose &a, const row_vi
     }
 }
 
-// Whether this block is the last of its row to come here. All threads get the answer; what the others wrote before is visible.
-static __device__ __forceinline__ bool is_last_block(const k_choose &a, int virtual_row) {
-    __shared__ bool last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        uint32_t before = atomicAdd(&a.counters[virtual_row], 1u);
-        last = before == (uint32_t)a.slices - 1;
-        if (last) a.counters[virtual_row] = 0;
-    }
-    __syncthreads();
-    if (last) __threadfence();
-    return last;
+// Whether this block is the last of its row to come here.
+static __device__ __forceinline__ bool is_last_of_row(const k_choose &a, int virtual_row) {
+    __shared__ uint32_t last;
+    return is_last_block(&a.counters[virtual_row], a.slices, &last);
 }
 
 // A number that is the smaller the larger the logit; both zeros are one.
@@ -238,7 +229,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) choose_max(KARGS(k_choose)
     block_best(best, at, listed > 0 ? groups + blockIdx.x * WARPS : nullptr);
     int64_t here = (int64_t)r.virtual_row * slices;
     if (threadIdx.x == 0) a.part_best[here + blockIdx.x] = best, a.part_at[here + blockIdx.x] = at;
-    if (!is_last_block(a, r.virtual_row)) return;
+    if (!is_last_of_row(a, r.virtual_row)) return;
     best = 0, at = -1;
     for (int i = threadIdx.x; i < slices; i += THREADS) better(best, at, a.part_best[here + i], a.part_at[here + i]);
     block_best(best, at, nullptr);
@@ -333,7 +324,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) choose_count(KARGS(k_choos
     uint32_t *out = a.buckets + (here + blockIdx.x) * 2 * K_BUCKETS;
     for (int i = threadIdx.x; i < 2 * K_BUCKETS; i += THREADS) out[i] = count[i];
     if (threadIdx.x == 0) a.part_sum[here + blockIdx.x] = sum;
-    if (!is_last_block(a, r.virtual_row)) return;
+    if (!is_last_of_row(a, r.virtual_row)) return;
 
     double *v = (double *)memory; // K_BUCKETS
     float total = 0;
@@ -765,7 +756,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) choose_gather(KARGS(k_c
         total = block_sum_512(total);
         if (threadIdx.x == 0) a.part_best[here + blockIdx.x] = total; // nobody reads the best any more
     }
-    if (is_last_block(a, r.virtual_row)) use_lists(a, r, c, s, memory);
+    if (is_last_of_row(a, r.virtual_row)) use_lists(a, r, c, s, memory);
 }
 
 // ---- the draw ----
@@ -820,7 +811,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) choose_draw(KARGS(k_choose
         for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(FULL, sum, step);
         if (lane == 0) sums[at / K_PART] = sum;
     }
-    if (!is_last_block(a, r.virtual_row)) return;
+    if (!is_last_of_row(a, r.virtual_row)) return;
     double mine = 0, left;
     for (int k = 0; k < PARTS && (int)threadIdx.x < pieces; k++) { // at most THREADS pieces, see lower_choose
         int part = (int)threadIdx.x * PARTS + k;

@@ -217,7 +217,7 @@ static __device__ __forceinline__ void store_head(const k_attn &a, int64_t r, in
 
 // Parts of the warps, then of the runs of a (row, cached head), which the last block to come adds up in order.
 template <int D> static __device__ __forceinline__ void finish(const k_attn &a, const float *parts, int64_t r, int kv_head) {
-    __shared__ bool is_last;
+    __shared__ uint32_t is_last;
     int split = blockIdx.x, n_heads = a.c.heads * a.group, splits = a.shared_splits + a.splits, n_shared = a.shared_of && a.shared_of[r] ? a.shared_splits : 0;
     bool is_alone = a.splits == 1 && n_shared == 0;
     float *partial = a.partial + ((int64_t)r * n_heads + kv_head * a.group) * splits * (D + 2);
@@ -233,14 +233,7 @@ template <int D> static __device__ __forceinline__ void finish(const k_attn &a, 
         if (i == 0) to[D] = s.max, to[D + 1] = s.sum;
     }
     if (is_alone) return;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        is_last = count_around(a.counters + r * a.c.heads + kv_head, (uint32_t)a.splits - 1) == (uint32_t)a.splits - 1;
-        __threadfence();
-    }
-    __syncthreads();
-    if (!is_last) return;
+    if (!is_last_block(a.counters + r * a.c.heads + kv_head, a.splits, &is_last)) return;
     for (int e = threadIdx.x; e < a.group * D; e += WARPS * 32) {
         int h = e / D, i = e % D;
         const float *first = partial + (h * splits + a.shared_splits - n_shared) * (D + 2);

@@ -54,7 +54,7 @@ template <int D> static __device__ __forceinline__ void store_head8(const k_attn
 // Parts of the warps, then of the runs, which the last block to come adds up in order.
 template <int D> static __device__ __forceinline__ void finish(const k_attn &a, const float *parts, int64_t r, int first_head, int n) {
     enum { PART = attn8_part(D) };
-    __shared__ bool is_last;
+    __shared__ uint32_t is_last;
     int n_heads = a.c.heads * a.group;
     float *partial = a.partial + (r * n_heads + first_head) * a.splits * PART;
     head8<D / 32> head;
@@ -64,14 +64,7 @@ template <int D> static __device__ __forceinline__ void finish(const k_attn &a, 
         else put_part8<D>(partial + (h * a.splits + blockIdx.x) * PART, head);
     }
     if (a.splits == 1) return;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        is_last = count_around(a.counters + r * gridDim.y + blockIdx.y, (uint32_t)a.splits - 1) == (uint32_t)a.splits - 1;
-        __threadfence();
-    }
-    __syncthreads();
-    if (!is_last) return;
+    if (!is_last_block(a.counters + r * gridDim.y + blockIdx.y, a.splits, &is_last)) return;
     for (int h = threadIdx.x / 32; h < n; h += WARPS) {
         join8<D, true>(head, partial + h * a.splits * PART, a.splits);
         store_head8<D>(a, r, first_head + h, head);

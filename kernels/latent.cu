@@ -126,15 +126,8 @@ static __device__ __forceinline__ void add_values(const bf16 *p, const bf16 *val
 
 // The runs of a row and its heads, which the last block to come adds up in order.
 static __device__ __forceinline__ void join_runs(const k_attn &a, const float *partial, int64_t row, int head0) {
-    __shared__ bool is_last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        is_last = count_around(a.counters + row * gridDim.y + blockIdx.y, (uint32_t)a.splits - 1) == (uint32_t)a.splits - 1;
-        __threadfence();
-    }
-    __syncthreads();
-    if (!is_last) return;
+    __shared__ uint32_t is_last;
+    if (!is_last_block(a.counters + row * gridDim.y + blockIdx.y, a.splits, &is_last)) return;
     for (int e = threadIdx.x; e < HEADS * VALUES; e += WARPS * 32) {
         int h = e / VALUES, i = e % VALUES;
         if (head0 + h >= a.q.heads) return;

@@ -42,7 +42,13 @@ static __device__ __forceinline__ void mma_s8(int32_t d[4], const uint32_t a[4],
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// d = a b + c in every place, a without sign.
+static __device__ __forceinline__ void mma_s8_from(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1, int32_t c) {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c));
+}
+
+// d = a b + c in every place, a without sign; above, with.
 static __device__ __forceinline__ void mma_u8s8_from(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1, int32_t c) {
     asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
                  : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
@@ -65,6 +71,13 @@ static __device__ __forceinline__ void ldmatrix4(uint32_t d[4], const void *row)
 static __device__ __forceinline__ void ldmatrix4_trans(uint32_t d[4], const void *row) {
     uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(at));
+}
+
+// An 8 x 8 matrix of 16-bit elements, lane l = 4 g + t its row g, columns 2t and 2t + 1, the other way round.
+static __device__ __forceinline__ uint32_t transpose8(uint32_t x) {
+    uint32_t d;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(d) : "r"(x));
+    return d;
 }
 
 // 16 bytes to shared memory; zeros where !there.

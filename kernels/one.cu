@@ -389,11 +389,11 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
 // ---- lists ----
 
 #ifndef ONE_CACHE_8
-template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run_list_item(const k_instr &in, shared_head *head, known_item *known, float *heads, int item, uint32_t *count) {
+template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run_list_item(const k_instr &in, shared_head *head, known_item *known, float *heads, float *parts, int item, uint32_t *count) {
     enum { DTYPE = KIND == W4E ? K_F32 : K_BF16 };
     if (!knows_item(in.u.attn, head, known, item)) know_item(in.u.attn, head, known, item);
-    if (known->part.n == 1) run_item<WARPS, D, 1, DTYPE>(in, head, known, heads, count);
-    else if (known->part.n) run_item<WARPS, D, 2, DTYPE>(in, head, known, heads, count);
+    if (known->part.n == 1) run_single<WARPS, D, DTYPE>(in, head, known, heads, parts, count);
+    else if (known->part.n) run_several<WARPS, D, DTYPE>(in, head, known, heads, parts, count);
 }
 #endif
 
@@ -434,9 +434,9 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
         const k_instr &in = head->slots[i % SLOTS];
         if (in.waits) grid_barrier(a.barrier, arrivals += gridDim.x);
         if (in.kind == K_STEP_LINEAR) {
-#if !defined(ONE_CACHE_8) && ONE_ROWS == 1
+#if ONE_ROWS == 1
             const k_instr &next = head->slots[(i + 1) % SLOTS];
-            if (i + 1 < n_instrs && next.kind == K_STEP_ATTN) prefetch_item<D>(next.u.attn, &head->known[0]);
+            if (i + 1 < n_instrs && next.kind == K_STEP_ATTN) ask_item<WARPS, D>(next.u.attn, &head->known[0]);
 #endif
             int limit = i + LOOK + 1 < n_instrs ? i + LOOK + 1 : n_instrs;
             run_product<KIND, WARPS>(a, in, head, smem, r, i, limit, turn);
@@ -447,18 +447,18 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
             continue;
         }
         coming next = begin_instr(a, head, i);
-        float *heads = (float *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>());
+        float *heads = (float *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>()), *parts = (float *)(smem + HEAD_BYTES);
         int item = gridDim.x - 1 - blockIdx.x;
 #ifdef ONE_CACHE_8
-        if (item < items_of_row(in.u.attn)) run_list_item8<WARPS, D>(in, head, (unsigned char *)heads, item, a.barrier);
+        if (item < items_of_row(in.u.attn)) run_list_item8<WARPS, D>(in, head, (unsigned char *)heads, parts, item, a.barrier);
 #elif ONE_ROWS > 1
 #pragma unroll 1
         for (int k = 0; item < in.u.attn.rows * items_of_row(in.u.attn); item += gridDim.x, k++) {
-            run_list_item<KIND, WARPS, D>(in, head, &head->known[k < ROWS ? k : ROWS - 1], heads, item, a.barrier);
+            run_list_item<KIND, WARPS, D>(in, head, &head->known[k < ROWS ? k : ROWS - 1], heads, parts, item, a.barrier);
             __syncthreads();
         }
 #else
-        if (item < items_of_row(in.u.attn)) run_list_item<KIND, WARPS, D>(in, head, &head->known[0], heads, item, a.barrier);
+        if (item < items_of_row(in.u.attn)) run_list_item<KIND, WARPS, D>(in, head, &head->known[0], heads, parts, item, a.barrier);
 #endif
         end_instr(next, head, i);
         __syncthreads();

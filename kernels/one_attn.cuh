@@ -1,7 +1,14 @@
-// kernels/one.cu: attention. An item is a row's query heads of one cached head over a run of positions; the warps of its block share positions and
-// heads, and their parts are joined by all threads. Which positions an item has does not depend on how many rows the step has.
+// kernels/one.cu: attention. An item is a row's query heads of one cached head over a run of positions, or one of these heads where runs are few; the warps of its
+// block share positions, and sets of heads, and their parts are joined by all threads. One head is computed by plain products, several on the tensor cores
+// (tile_attn.cuh). Which positions an item has does not depend on how many rows the step has.
 #pragma once
 #include "one_ring.cuh"
+#ifdef ONE_CACHE_8
+#include "step_attn8.cuh"
+#endif
+#include "tile_attn.cuh"
+
+static_assert(list_parts(SMALL_SHARED) * (128 + 2) <= 2 * list_sums(SMALL_SHARED), "parts lie where a product has its sums");
 
 // The numbers that divide attention into items, in one.
 static __device__ __forceinline__ int shape_of(const k_step_attn &a) {
@@ -15,12 +22,15 @@ static __device__ __forceinline__ part_of part_of_item(const k_step_attn &a, int
     int runs = (pos - first + LIST_RUN) / LIST_RUN;
     p.splits = runs < a.splits ? runs : a.splits;
     int per_item = p.splits <= a.single ? 1 : a.group, sets = per_item == 1 ? a.group : 1;
+    if (per_item > 1) first -= first % TILE_POSITIONS; // runs of whole tiles
     int pair = of_row / p.splits, each = (pos - first + p.splits) / p.splits;
+    if (per_item > 1) each = (each + TILE_POSITIONS - 1) / TILE_POSITIONS * TILE_POSITIONS;
     p.split = of_row - pair * p.splits;
     p.kv_head = pair / sets;
     p.first = (pair - p.kv_head * sets) * per_item;
     p.n = p.kv_head < a.c.heads ? per_item : 0;
     p.begin = first + p.split * each, p.end = p.begin + each < pos + 1 ? p.begin + each : pos + 1;
+    if (p.end < p.begin) p.end = p.begin; // whole tiles: the last runs may be empty
     int cached = p.end < new_from ? p.end : p.begin > new_from ? p.begin : new_from; // the others come from shared memory
     p.own = p.end > cached ? p.end - cached : 0;
     p.end = cached;
@@ -43,8 +53,13 @@ static __device__ __noinline__ void know_item(const k_step_attn &a, shared_head 
     int row = ROWS > 1 ? item / items_of_row(a) : 0;
     int pos = a.pos[row], seq = a.seq_of[row], first = first_visible(a.window, a.chunk, pos), new_from = pos;
     for (int r = row - 1; r >= 0 && a.seq_of[r] == seq; r--) new_from--;
+#ifdef ONE_CACHE_8
+    part_of part = part8_of_item(a, item, pos, first);
+    int begin = part.begin * ATTN8_UNIT / K_BLOCK;
+#else
     part_of part = part_of_item(a, item - row * items_of_row(a), pos, first, new_from);
     int begin = part.begin / K_BLOCK;
+#endif
     for (int i = threadIdx.x; i < a.rows * a.n_rotated / 2; i += blockDim.x) {
         int r = ROWS > 1 ? i / (a.n_rotated / 2) : 0, k = i - r * (a.n_rotated / 2);
         const float *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)a.seq_of[r] * a.n_rope_tables + a.table) * a.rope_width;
@@ -71,7 +86,9 @@ static __device__ __forceinline__ int row_at(const k_step_attn &a, int row, int6
 
 // Vector i of an item to shared memory: a query, or the key or value of one of its own positions as the cache has them. The row's own go to the cache as well.
 // heads: queries, then a row for the key and value of each own position, then room to turn keys.
-template <int D> static __device__ __forceinline__ void place_head(const k_step_attn &a, const shared_head *head, const known_item *known, const part_of &part, int pos, float *heads, int i, uint32_t *count) {
+// SINGLE: queries as they are; else in bf16 terms, times the scale.
+template <int D, bool SINGLE>
+static __device__ __forceinline__ void place_head(const k_step_attn &a, const shared_head *head, const known_item *known, const part_of &part, int pos, float *heads, int i, float scale, uint32_t *count) {
     enum { E = D / 32 };
     int lane = threadIdx.x % 32, n = part.n, kv_head = part.kv_head, j = (i - n) / 2;
     bool is_q = i < n, is_k = (i - n) % 2 == 0;
@@ -80,11 +97,12 @@ template <int D> static __device__ __forceinline__ void place_head(const k_step_
     float x[E], *to = heads + (is_q ? i : n + part.own + j) * D;
     at += row_at(a, row, is_q ? a.q_row : is_k ? a.k_row : a.v_row);
     prepare_head<D>(a, angles_of(head, row), to, is_q, is_k, at, head->tag + a.qkv_maker, count, x);
-    if (is_q) {
+    if (is_q && !SINGLE) put_query<D>((bf16 *)heads, i, x, scale);
+    if (is_q && SINGLE) {
 #pragma unroll
         for (int e = 0; e < E; e++) to[lane + 32 * e] = x[e];
-        return;
     }
+    if (is_q) return;
     bf16 *own = (bf16 *)(heads + (n + j) * D) + (is_k ? 0 : D);
     bool writes = part.first == 0 && p == pos;
     bf16 *cached = (bf16 *)(is_k ? a.c.k : a.c.v) + (int64_t)(table_block(a, known, p / K_BLOCK) * a.c.heads + kv_head) * (K_BLOCK * D) + p % K_BLOCK * D;
@@ -112,18 +130,9 @@ static __device__ __forceinline__ void load_positions(const k_step_attn &a, cons
     }
 }
 
-// Positions that come FAR turns later are on their way to L2: a turn is shorter than a trip to memory. The lanes of a position share its lines.
-enum { FAR = 4 };
-template <int D, int PER_STEP> static __device__ __forceinline__ void prefetch_positions(const k_step_attn &a, const known_item *known, int kv_head, int p, int step, int end) {
-    enum { LINES = D / 64 };
-    int part = threadIdx.x % (D / 8), j = part / (2 * LINES), q = p + j * step;
-    if (j >= PER_STEP || q >= end) return;
-    const bf16 *from = (const bf16 *)(part / LINES % 2 ? a.c.v : a.c.k);
-    prefetch_line(from + (int64_t)(table_block(a, known, q / K_BLOCK) * a.c.heads + kv_head) * (K_BLOCK * D) + q % K_BLOCK * D + part % LINES * 64);
-}
-
+#ifndef ONE_CACHE_8
 // The first keys and values of an item, on their way to L2 while the product before it runs.
-template <int D> static __device__ __forceinline__ void prefetch_item(const k_step_attn &a, const known_item *known) {
+template <int WARPS, int D> static __device__ __forceinline__ void ask_item(const k_step_attn &a, const known_item *known) {
     enum { LINES = D / 64, MOST = 256 };
     const part_of part = known->part;
     int n = part.end - part.begin < MOST ? part.end - part.begin : MOST;
@@ -135,66 +144,119 @@ template <int D> static __device__ __forceinline__ void prefetch_item(const k_st
         prefetch_line(from + (int64_t)(table_block(a, known, p / K_BLOCK) * a.c.heads + part.kv_head) * (K_BLOCK * D) + p % K_BLOCK * D + line % LINES * 64);
     }
 }
+#endif
 
-// The query heads of this warp over the item's positions from p on; the first keys and values are loaded.
-// parts: [heads][n_warps][D + 2]. Scores are in units of log 2.
-template <int D, int HEADS, int PER_STEP>
-static __device__ __forceinline__ void attend(const k_step_attn &a, const float *heads, float *parts, const known_item *known, int group, int kv_head, int p, int end, int own, float scale, const shares &w,
-                                              uint4 key[PER_STEP], uint4 value[PER_STEP]) {
+// A score that is twice the hyperbolic tangent's argument.
+static __device__ __forceinline__ float capped(float x, float softcap) {
+    return softcap * LOG2E * (1.0f - __fdividef(2.0f, 1.0f + __expf(x)));
+}
+
+// The item's one query head over this warp's positions from p on; the first keys and values are loaded. parts: [n_warps][D + 2]. Scores are in units of log 2.
+template <int D, int PER_STEP>
+static __device__ __forceinline__ void attend_single(const k_step_attn &a, const float *heads, float *parts, const known_item *known, int p, float scale, const shares &w, uint4 key[PER_STEP], uint4 value[PER_STEP]) {
     enum { LANES = D / 8, BESIDE = 32 / LANES };
-    int lane = threadIdx.x % 32, part = lane % LANES, step = w.n_warps * BESIDE, stop = end + own;
-    const bf16 *mine = (const bf16 *)(heads + group * D);
-    float q[HEADS][8], acc[HEADS][8], max[HEADS], sum[HEADS], softcap = a.softcap;
+    const part_of &of = known->part;
+    int lane = threadIdx.x % 32, part = lane % LANES, step = w.n_warps * BESIDE, end = of.end, stop = end + of.own, kv_head = of.kv_head;
+    const bf16 *mine = (const bf16 *)(heads + D);
+    float q[1][8], acc[1][8], max[1], sum[1], softcap = a.softcap;
     scale *= softcap > 0 ? 2.0f / softcap : LOG2E;
-    begin_heads<D, HEADS>(heads, w, group, part, scale, q, acc, max, sum);
+    begin_heads<D, 1>(heads, w, 1, part, scale, q, acc, max, sum);
     while (p - lane / LANES < stop) { // any lane of this warp
-        float s[HEADS * PER_STEP];
+        float s[PER_STEP];
 #pragma unroll
         for (int j = 0; j < PER_STEP; j++) {
             int at = p + j * step;
             if (at >= end && at < stop) key[j] = *(const uint4 *)(mine + (at - end) * 2 * D + part * 8), value[j] = *(const uint4 *)(mine + (at - end) * 2 * D + D + part * 8);
-            float k[8];
+            float k[8], dot = 0, more = 0;
             floats_of(key[j], k);
 #pragma unroll
-            for (int h = 0; h < HEADS; h++) {
-                float dot = 0, more = 0;
-#pragma unroll
-                for (int i = 0; i < 4; i++) dot = fmaf(q[h][i], k[i], dot), more = fmaf(q[h][i + 4], k[i + 4], more);
-                s[h * PER_STEP + j] = dot + more;
-            }
+            for (int i = 0; i < 4; i++) dot = fmaf(q[0][i], k[i], dot), more = fmaf(q[0][i + 4], k[i + 4], more);
+            s[j] = dot + more;
         }
 #pragma unroll
         for (int x = LANES / 2; x > 0; x /= 2) // all positions side by side
 #pragma unroll
-            for (int i = 0; i < HEADS * PER_STEP; i++) s[i] += __shfl_xor_sync(FULL, s[i], x);
-        if (softcap > 0) {
+            for (int i = 0; i < PER_STEP; i++) s[i] += __shfl_xor_sync(FULL, s[i], x);
 #pragma unroll
-            for (int i = 0; i < HEADS * PER_STEP; i++) // tanh
-                s[i] = softcap * LOG2E * (1.0f - __fdividef(2.0f, 1.0f + __expf(s[i])));
+        for (int i = 0; i < PER_STEP; i++) {
+            if (softcap > 0) s[i] = capped(s[i], softcap);
+            if (p + i * step >= stop) s[i] = -INFINITY;
         }
-#pragma unroll
-        for (int i = 0; i < HEADS * PER_STEP; i++) {
-            int at = p + i % PER_STEP * step;
-            if (at >= stop) s[i] = -INFINITY;
-        }
-        add_positions<HEADS, PER_STEP>(s, value, [](int) { return false; }, max, sum, acc);
+        add_positions<1, PER_STEP>(s, value, [](int) { return false; }, max, sum, acc);
         p += PER_STEP * step;
-        if (w.set == 0 && p - lane / LANES + FAR * PER_STEP * step < end) prefetch_positions<D, PER_STEP>(a, known, kv_head, p + FAR * PER_STEP * step, step, end);
         if (p - lane / LANES < stop) load_positions<D, PER_STEP>(a, known, kv_head, p, step, end, key, value);
     }
 #pragma unroll
-    for (int h = 0; h < HEADS; h++) {
+    for (int x = LANES; x < 32; x *= 2) { // positions beside each other in this warp
+        float other_max = __shfl_xor_sync(FULL, max[0], x), top = fmaxf(max[0], other_max), base = top == -INFINITY ? 0.0f : top;
+        float keep = exp2f(max[0] - base), take = exp2f(other_max - base);
+        max[0] = top;
+        sum[0] = sum[0] * keep + __shfl_xor_sync(FULL, sum[0], x) * take;
 #pragma unroll
-        for (int x = LANES; x < 32; x *= 2) { // positions beside each other in this warp
-            float other_max = __shfl_xor_sync(FULL, max[h], x), top = fmaxf(max[h], other_max), base = top == -INFINITY ? 0.0f : top;
-            float keep = exp2f(max[h] - base), take = exp2f(other_max - base);
-            max[h] = top;
-            sum[h] = sum[h] * keep + __shfl_xor_sync(FULL, sum[h], x) * take;
-#pragma unroll
-            for (int i = 0; i < 8; i++) acc[h][i] = acc[h][i] * keep + __shfl_xor_sync(FULL, acc[h][i], x) * take;
-        }
-        if (w.set * HEADS + h < group && lane < LANES) keep_head<D>(parts, w, w.set * HEADS + h, part, max[h], sum[h], acc[h]);
+        for (int i = 0; i < 8; i++) acc[0][i] = acc[0][i] * keep + __shfl_xor_sync(FULL, acc[0][i], x) * take;
     }
+    if (lane < LANES) keep_head<D>(parts, w, 0, part, max[0], sum[0], acc[0]);
+}
+
+// From the cache's first element to a tile's, which lies in one cache block; the same for keys and values.
+template <int D> static __device__ __forceinline__ int64_t tile_at(const k_step_attn &a, const known_item *known, int p) {
+    return ((int64_t)(table_block(a, known, p / K_BLOCK) * a.c.heads + known->part.kv_head) * K_BLOCK + p % K_BLOCK) * D;
+}
+
+// Scores of a lane's positions from p on; no weight for those that are not seen.
+static __device__ __forceinline__ void mask_scores(float s[2], int p, int first, int stop, bool has_head) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        int position = p + first_key_row() + 2 * i;
+        if (!has_head || position < first || position >= stop) s[i] = -INFINITY;
+    }
+}
+
+// A tile's lines are on their way to L2.
+template <int D> static __device__ __forceinline__ void ask_tile(const k_step_attn &a, const known_item *known, int p) {
+    int64_t at = tile_at<D>(a, known, p);
+    prefetch_lines((const bf16 *)a.c.k + at, TILE_POSITIONS * D * 2);
+    prefetch_lines((const bf16 *)a.c.v + at, TILE_POSITIONS * D * 2);
+}
+
+// A set of query heads over this warp's tiles from position p on; x has the first keys. Keys and values come from L2 through the same few registers, part after part, which is enough for
+// sixteen warps; tiles are asked for ASK_TILES turns before. parts: [heads][n_warps][D + 2].
+enum { ASK_TILES = 3 };
+template <int D> static __device__ __forceinline__ void attend_tiles(const k_step_attn &a, const float *heads, float *parts, const known_item *known, int p, const shares &w, tile_part &x) {
+    enum { PARTS = D / 64 };
+    int step = w.n_warps * TILE_POSITIONS, end = known->part.end, stop = end + known->part.own, head = w.set * SET_HEADS + threadIdx.x % 4;
+    const bf16 *queries = (const bf16 *)heads + w.set * (2 * SET_HEADS * D);
+    tile_seen<D> z;
+    begin_tiles<D>(z);
+#pragma unroll 1
+    for (; p < stop; p += step) {
+        int there = end - p, n_own = known->part.own, n = known->part.n;
+        bool is_last = there < TILE_POSITIONS;
+        const bf16 *own = (const bf16 *)(heads + n * D);
+        int64_t at = there > 0 ? tile_at<D>(a, known, p) : 0;
+        float sums[4] = {0}, s[2];
+        uint32_t weights[2];
+#pragma unroll
+        for (int i = 0; i < PARTS; i++) {
+            if (i > 0 && there > 0) load_keys<D>(x, (const bf16 *)a.c.k + at, there, i);
+            if (is_last) take_own_keys<D>(x, own, there, n_own, i);
+            add_scores<D>(sums, queries, x, i);
+        }
+        if (there > 0) load_values<D>(x, (const bf16 *)a.c.v + at, there, 0);
+        if (p + ASK_TILES * step < end) ask_tile<D>(a, known, p + ASK_TILES * step);
+        s[0] = sums[0] + sums[1], s[1] = sums[2] + sums[3];
+        if (a.softcap > 0) s[0] = capped(s[0], a.softcap), s[1] = capped(s[1], a.softcap);
+        if (is_last || p < known->first_visible || n % SET_HEADS) mask_scores(s, p, known->first_visible, stop, head < n);
+        tile_soften<D>(z, s, weights);
+#pragma unroll
+        for (int i = 0; i < PARTS; i++) {
+            if (i > 0 && there > 0) load_values<D>(x, (const bf16 *)a.c.v + at, there, i);
+            if (is_last) take_own_values<D>(x, own, there, n_own, i);
+            add_values<D>(z, weights, x, i);
+        }
+        if (there > step) load_keys<D>(x, (const bf16 *)a.c.k + tile_at<D>(a, known, p + step), there - step, 0);
+    }
+    keep_tiles<D>(head < known->part.n ? parts + (head * w.n_warps + w.i_warp) * (D + 2) : NULL, z);
 }
 
 // Everything but the usual end of attention: runs of several blocks, joined by the last of them to come; sinks; results that lie in memory as
@@ -207,14 +269,7 @@ template <int D> static __device__ __noinline__ void store_heads(const k_step_at
     __syncthreads();
     if (splits > 1) {
         for (int e = threadIdx.x; e < n * (D + 2); e += blockDim.x) partial[(e / (D + 2) * splits + part.split) * (D + 2) + e % (D + 2)] = joined[e];
-        __threadfence();
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            known->last = count_around(a.counters + counter, (uint32_t)splits - 1) == (uint32_t)splits - 1;
-            __threadfence();
-        }
-        __syncthreads();
-        if (!known->last) return;
+        if (!is_last_block(a.counters + counter, splits, &known->last)) return;
     }
 #pragma unroll 1
     for (int e = threadIdx.x; e < n * D; e += blockDim.x) {
@@ -239,30 +294,17 @@ static __device__ __forceinline__ bool knows_item(const k_step_attn &a, const sh
            (known->first_visible == first_visible(a.window, a.chunk, known->pos));
 }
 
-// One item that is known. DTYPE: of the usual result.
-template <int WARPS, int D, int HEADS, int DTYPE> static __device__ __forceinline__ void run_item(const k_instr &in, shared_head *head, known_item *known, float *heads, uint32_t *count) {
-    enum { PER_STEP = HEADS == 1 ? 4 : 2 };
+// Parts of the warps become the item's results. DTYPE: of the usual ones.
+template <int WARPS, int D, int DTYPE> static __device__ __forceinline__ void join_warps(const k_instr &in, shared_head *head, known_item *known, float *heads, const float *parts, int n_warps) {
     const k_step_attn &a = in.u.attn;
-    float *parts = heads + (a.group + 2 * ROWS) * D;
     const part_of part = known->part;
-    int pos = known->pos, warp = threadIdx.x / 32, n_sets = HEADS == 1 ? 1 : (part.n + 1) / 2, share = 0x080b1020 >> (n_sets - 1) * 8 & 63; // 32 / n_sets
-    const shares w = n_sets == 1 ? shares{WARPS, warp, 0} : shares{WARPS * share / 32, warp * share / 32, warp - warp * share / 32 * n_sets};
-    int step = w.n_warps * (256 / D), p = part.begin + w.i_warp * (256 / D) + threadIdx.x % 32 / (D / 8);
-    float scale = a.pos_scale_len ? position_scale(a, pos) : a.scale;
-    uint4 key[PER_STEP], value[PER_STEP];
-    load_positions<D, PER_STEP>(a, known, part.kv_head, w.i_warp < w.n_warps ? p : part.end, step, part.end, key, value);
-#pragma unroll 1
-    for (int i = warp; i < part.n + 2 * part.own; i += WARPS) place_head<D>(a, head, known, part, pos, heads, i, count);
-    __syncthreads();
-    if (w.i_warp < w.n_warps) attend<D, HEADS, PER_STEP>(a, heads, parts, known, part.n, part.kv_head, p, part.end, part.own, scale, w, key, value);
-    __syncthreads();
     int first_head = part.kv_head * a.group + part.first, row_head = ROWS > 1 ? known->row * a.group * a.c.heads : 0, lane = threadIdx.x % WARPS; // as many lanes as warps share an element
     uint32_t tag = head->tag + in.number;
     bool usual = part.splits == 1 && a.y_link && !a.y && !a.sinks && a.y_dtype == DTYPE;
-    bool there = lane < w.n_warps;
+    bool there = lane < n_warps;
 #pragma unroll 1
     for (int h = 0; h < part.n; h++) {
-        const float *from = parts + (h * w.n_warps + lane) * (D + 2);
+        const float *from = parts + (h * n_warps + lane) * (D + 2);
         float mine = there ? from[D] : -INFINITY, max = mine, x[D / 32];
 #pragma unroll
         for (int step = WARPS / 2; step > 0; step /= 2) max = fmaxf(max, __shfl_xor_sync(FULL, max, step));
@@ -290,4 +332,43 @@ template <int WARPS, int D, int HEADS, int DTYPE> static __device__ __forceinlin
         }
     }
     if (!usual) store_heads<D>(a, known, heads, tag);
+}
+
+// One item that is known. parts: list_parts * (D + 2) floats. One head of it:
+template <int WARPS, int D, int DTYPE> static __device__ __forceinline__ void run_single(const k_instr &in, shared_head *head, known_item *known, float *heads, float *parts, uint32_t *count) {
+    enum { PER_STEP = 4, BESIDE = 256 / D };
+    const k_step_attn &a = in.u.attn;
+    const part_of part = known->part;
+    int warp = threadIdx.x / 32, p = part.begin + warp * BESIDE + threadIdx.x % 32 / (D / 8);
+    float scale = a.pos_scale_len ? position_scale(a, known->pos) : a.scale;
+    uint4 key[PER_STEP], value[PER_STEP];
+    load_positions<D, PER_STEP>(a, known, part.kv_head, p, WARPS * BESIDE, part.end, key, value);
+#pragma unroll 1
+    for (int i = warp; i < 1 + 2 * part.own; i += WARPS) place_head<D, true>(a, head, known, part, known->pos, heads, i, scale, count);
+    __syncthreads();
+    attend_single<D, PER_STEP>(a, heads, parts, known, p, scale, shares{WARPS, warp, 0}, key, value);
+    __syncthreads();
+    join_warps<WARPS, D, DTYPE>(in, head, known, heads, parts, WARPS);
+}
+
+// Several heads:
+template <int WARPS, int D, int DTYPE> static __device__ __forceinline__ void run_several(const k_instr &in, shared_head *head, known_item *known, float *heads, float *parts, uint32_t *count) {
+    const k_step_attn &a = in.u.attn;
+    const part_of part = known->part;
+    int warp = threadIdx.x / 32, n_sets = (part.n + SET_HEADS - 1) / SET_HEADS, n_warps = list_parts(SMALL_SHARED) / SET_HEADS / n_sets;
+    const shares w = {n_warps, warp / n_sets, warp % n_sets};
+    int p = part.begin + w.i_warp * TILE_POSITIONS, step = n_warps * TILE_POSITIONS;
+    float scale = (a.pos_scale_len ? position_scale(a, known->pos) : a.scale) * (a.softcap > 0 ? 2.0f / a.softcap : LOG2E);
+    tile_part x;
+    if (p < part.end && w.i_warp < n_warps) {
+        load_keys<D>(x, (const bf16 *)a.c.k + tile_at<D>(a, known, p), part.end - p, 0);
+#pragma unroll 1
+        for (int i = 1; i < ASK_TILES && w.set == 0 && p + i * step < part.end; i++) ask_tile<D>(a, known, p + i * step);
+    } else clear(x);
+#pragma unroll 1
+    for (int i = warp; i < part.n + 2 * part.own; i += WARPS) place_head<D, false>(a, head, known, part, known->pos, heads, i, scale, count);
+    __syncthreads();
+    if (w.i_warp < n_warps) attend_tiles<D>(a, heads, parts, known, p, w, x);
+    __syncthreads();
+    join_warps<WARPS, D, DTYPE>(in, head, known, heads, parts, n_warps);
 }

@@ -571,20 +571,11 @@ template <int D> static __device__ __noinline__ void run_item(const k_step_attn 
         if (i == 0) to[D] = s.max, to[D + 1] = s.sum;
     }
     if (a.splits == 1) return;
-    __threadfence();
-    __syncthreads();
-    uint32_t *counter = a.counters + r * a.c.heads + kv_head;
-    if (threadIdx.x == 0) {
-        head->last = count_one(counter) == (uint32_t)a.splits - 1;
-        __threadfence();
-    }
-    __syncthreads();
-    if (!head->last) return;
+    if (!is_last_block(a.counters + r * a.c.heads + kv_head, a.splits, &head->last)) return;
     for (int e = threadIdx.x; e < a.group * D; e += THREADS) {
         int h = e / D, i = e % D;
         store_head(a, r, kv_head * a.group + h, i, join<true>(partial + h * a.splits * (D + 2), a.splits, D, i));
     }
-    if (threadIdx.x == 0) *counter = 0;
 }
 
 static __device__ __forceinline__ void run_attn(const k_step_attn &a, unsigned char *smem) {

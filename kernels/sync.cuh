@@ -44,9 +44,6 @@ static inline void grid_leave(uint32_t *count, uint32_t tags) {
 }
 static inline void prefetch_lines(const void *, int64_t) {}
 static inline void prefetch_line(const void *) {}
-static inline uint32_t count_one(uint32_t *p) {
-    return (*p)++;
-}
 static inline uint32_t count_around(uint32_t *p, uint32_t last) {
     uint32_t old = *p;
     *p = old >= last ? 0 : old + 1;
@@ -110,16 +107,15 @@ static __device__ __forceinline__ void prefetch_lines(const void *from, int64_t 
 #endif
 }
 
-static __device__ __forceinline__ uint32_t count_one(uint32_t *p) {
-    return atomicAdd(p, 1u);
-}
 static __device__ __forceinline__ void prefetch_line(const void *p) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
-// Counts to `last`, then from 0 again.
+// Counts to `last`, then from 0 again. What the block wrote before its threads met is visible to who counts after it.
 static __device__ __forceinline__ uint32_t count_around(uint32_t *p, uint32_t last) {
-    return atomicInc(p, last);
+    uint32_t old;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(old) : "l"(p), "r"(last) : "memory");
+    return old;
 }
 
 static __device__ __forceinline__ void store_tagged(uint64_t *p, uint32_t x, uint32_t tag) {
@@ -155,4 +151,12 @@ static __device__ __noinline__ uint32_t wait_tagged(const uint64_t *p, uint32_t 
     uint2 word = load_tagged(p);
     for (int polls = 1; word.y != tag && !(is_long(polls) && gave_up(count, polls)); polls++) word = load_tagged(p);
     return word.x;
+}
+
+// All threads of a block come here when it has written its part for the others: true in the last of n blocks to come, which sees what all of them wrote, past L1. flag: in shared memory.
+static __device__ __forceinline__ bool is_last_block(uint32_t *counter, int n, uint32_t *flag) {
+    __syncthreads();
+    if (threadIdx.x == 0) *flag = count_around(counter, (uint32_t)n - 1) == (uint32_t)n - 1;
+    __syncthreads();
+    return *flag != 0;
 }

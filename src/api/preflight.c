@@ -17,11 +17,11 @@ static uint64_t class_bytes(const struct split_part *p, int32_t i, int32_t conte
     return kv_position_bytes(p->be, k) * positions(k, context, rows) * (uint64_t)seqs;
 }
 
-/* Of a device's part. */
+/* Of a device's part; ranks of this process have one each. */
 static uint64_t cache_bytes(const struct split_part *p, int32_t context, int32_t rows, int32_t seqs) {
     uint64_t bytes = kv_state_bytes(&p->layout) * (uint64_t)seqs;
     for (int32_t i = 0; i < p->layout.n_classes; i++) bytes += class_bytes(p, i, context, rows, seqs);
-    return bytes;
+    return p->be->comm ? bytes * (uint64_t)p->be->comm->n_here : bytes;
 }
 
 static uint64_t read_bytes(const struct split_part *p, int32_t length) {

@@ -33,7 +33,8 @@ static int find_device(const struct session_options *o, uint64_t limit, struct d
         return err_set(err, ERR_EARG, "--device \"%.*s\" is not known; use auto, cpu, cuda or cuda:N", STR_ARG(device));
     const struct backend_type *type = backend_find(str_of(backend));
     if (!type) return err_set(err, ERR_EARG, "there is no backend \"%s\"", backend);
-    struct device_options options = {.name = is_auto ? NULL : o->device, .n_threads = o->n_threads, .memory_limit = limit, .xla = o->xla};
+    struct device_options options = {
+        .name = is_auto ? NULL : o->device, .n_threads = session_ranks_threads(o), .memory_limit = limit, .xla = o->xla};
     if (strcmp(backend, "cuda") == 0 && o->gpu_memory && (limit == 0 || o->gpu_memory < limit)) options.memory_limit = o->gpu_memory;
     if (!is_auto) return device_open(type, &options, out, err);
     if (device_open(type, &options, out, no_gpu) == ERR_OK) return ERR_OK;
@@ -67,6 +68,7 @@ int session_backend_open(struct session *s, struct err *err) {
     const struct placement *p = &s->placement;
     struct backend_options options = {.precision = (enum precision)o->precision, .no_fuse = o->no_fuse, .kv_bits = o->kv_bits};
     struct device *both[N_SIDES] = {[SIDE_CARD] = s->device};
+    if (s->team) options.comm = team_comm(s->team);
     if (!p->is_split) {
         TRY(backend_open(s->device, &options, &s->backend, err));
         return check_kv_bits(s, err);
@@ -108,8 +110,8 @@ static int open_all(struct session *s, struct err *err) {
     const struct session_options *o = &s->options;
     TRY(open_device(s, err));
     TRY(session_model_open(s, err));
-    s->has_model = true;
-    session_vision_open(s);
+    if (!s->team) session_vision_open(s);
+    else err_set(&s->vision_why, ERR_EUNSUPPORTED, "pictures are not computed with --tensor-parallel");
     if (s->model.is_prefix && !s->backend->gives)
         return err_set(err, ERR_EUNSUPPORTED, "a prompt of this model sees itself both ways, which %s does not compute; use --device cpu",
                        s->backend->type->name);
@@ -166,6 +168,7 @@ void session_close(struct session *s) {
     session_vision_close(s);
     if (s->has_model) model_close(s->backend, &s->model);
     backend_close(s->backend);
+    team_close(s->team);
     device_release(s->device);
     if (s->has_checkpoint) checkpoint_close(&s->checkpoint);
     arena_free(&s->arena);
@@ -195,6 +198,7 @@ void session_describe(const struct session *s, struct sb *out) {
     sb_puts(out, ") on ");
     s->backend->type->describe(s->backend, out);
     if (s->placement.is_split) describe_places(s, out);
+    if (s->team) sb_fmt(out, ", %d ranks", s->options.n_ranks);
     const struct runner_limits *l = engine_limits(s->engine);
     sb_fmt(out, ", context %d", l->context);
     if (l->seqs > 1) sb_fmt(out, ", %d requests at once, cache of %lld tokens", l->seqs, (long long)l->kv_tokens);

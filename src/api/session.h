@@ -46,6 +46,7 @@ struct session_options {
     struct xla_options xla;
     enum session_precision precision;
     int32_t n_threads;   /* 0: one per core */
+    int32_t n_ranks;     /* that the model is cut for, each a part of the threads; 0 and 1: it is not cut */
     int32_t context;     /* 0: the model's, or as much as memory allows */
     int32_t n_seqs;      /* requests at once; 0: 1; -1: as many as suit the device, and a cache of what its memory allows */
     int32_t n_rows;      /* rows per step; 0: as many as suit the device */

@@ -10,6 +10,7 @@
 #include "api/session.h"
 #include "engine/job.h"
 #include "engine/engine.h"
+#include "engine/team.h"
 #include "file/checkpoint.h"
 #include "model/model.h"
 #include "text/chat/chat.h"
@@ -24,6 +25,7 @@ struct session {
     struct device *device; /* that was found or given */
     struct placement placement;
     struct backend *backend;
+    struct team *team; /* the other ranks, where the model is cut for several; NULL: none */
     struct model model;
     bool has_model;
     struct engine *engine;
@@ -73,6 +75,12 @@ int session_draft_open(struct session *s, struct err *err);
 int session_head_open(struct session *s, struct err *err);
 int session_head_set(struct session *s, struct err *err);
 void session_head_close(struct session *s);
+
+/* session_ranks.c: what cannot be had with several ranks is refused, then their group is opened; the ranks behind the first, with weights from this store. */
+int session_ranks_open(struct session *s, struct err *err);
+int session_ranks_start(struct session *s, const struct tensor_store *store, struct err *err);
+/* Threads of a rank. */
+int32_t session_ranks_threads(const struct session_options *o);
 
 /* session.c: the context on the device, or on two of them, as s->placement has it. */
 int session_backend_open(struct session *s, struct err *err);

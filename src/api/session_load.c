@@ -65,6 +65,8 @@ static int open_from(struct session *s, struct tensor_store inner, uint64_t tota
     if (!code)
         code = s->has_checkpoint ? model_open_checkpoint(&s->arena, s->backend, &s->checkpoint, store, &adapters, &s->model, err)
                                  : model_open(&s->arena, s->backend, &s->config, store, &adapters, &s->model, err);
+    s->has_model = !code;
+    if (!code) code = session_ranks_start(s, store, err);
     for (int32_t i = 0; i < adapters.n && !code && o->prefix_cache; i++)
         code = identity_of(&adapters.p[i].file, s->identity, &s->identity, err);
     for (int32_t i = 0; i < adapters.n; i++) adapter_close(&adapters.p[i]);
@@ -76,6 +78,7 @@ static int open_from(struct session *s, struct tensor_store inner, uint64_t tota
 static int open_places(struct session *s, struct tensor_store *store, uint64_t total, struct err *err) {
     store->may_be_unread = s->options.force;
     TRY(placement_choose(s, store, total, false, err));
+    TRY(session_ranks_open(s, err));
     TRY(session_backend_open(s, err));
     return split_is(s->backend) ? ERR_OK : preflight_weights(s, total, err);
 }

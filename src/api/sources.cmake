@@ -21,6 +21,7 @@ set(API_SOURCES
   src/api/session_head.c
   src/api/session_judge.c
   src/api/session_load.c
+  src/api/session_ranks.c
   src/api/session_run.c
   src/api/session_text.c
   src/api/pictures_kept.c

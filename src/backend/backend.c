@@ -1,5 +1,6 @@
 /* The list of backends, and how one is opened on a device. */
 #include "backend/backend.h"
+#include "backend/lead.h"
 
 static const struct backend_type *const backend_types[] = {&cpu_backend, &cuda_backend, &trace_backend, &xla_backend, NULL};
 
@@ -12,6 +13,14 @@ const struct backend_type *backend_find(struct str name) {
 int backend_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err) {
     TRY(d->type->open(d, options, out, err));
     device_hold(d);
+    if (!options->comm || options->comm->size == 1) return ERR_OK;
+    if (!(*out)->sums) {
+        backend_close(*out);
+        *out = NULL;
+        return err_set(err, ERR_EUNSUPPORTED, "--tensor-parallel runs on the CPU, and this is %s; use --device cpu", d->type->name);
+    }
+    (*out)->comm = options->comm;
+    if (options->comm->rank == 0) lead_begin(*out);
     return ERR_OK;
 }
 

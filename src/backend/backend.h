@@ -20,6 +20,7 @@
 
 #include "backend/device.h"
 #include "backend/ops.h"
+#include "comm/comm.h"
 
 struct backend;
 
@@ -207,8 +208,9 @@ enum precision { PRECISION_AUTO, PRECISION_EXACT, PRECISION_F32, PRECISION_BF16 
 
 struct backend_options {
     enum precision precision;
-    bool no_fuse;    /* run the plain list, for conformance */
-    int32_t kv_bits; /* of a cached number: 8 or 4 on the CPU, 8 on a GPU; 0 or 16: as the precision wants it */
+    bool no_fuse;      /* run the plain list, for conformance */
+    int32_t kv_bits;   /* of a cached number: 8 or 4 on the CPU, 8 on a GPU; 0 or 16: as the precision wants it */
+    struct comm *comm; /* the context is a rank of this group, which lives longer; NULL: it is alone */
 };
 
 struct step_paths;
@@ -285,6 +287,7 @@ struct backend {
     struct device *device;
     struct oplist list;
     enum precision precision;
+    struct comm *comm;          /* the other ranks; NULL: it is alone */
     int32_t kv_bits;            /* 8 or 4: of a cached number, beside a scale of four bytes for each vector; 0: kv_number_bytes tells */
     int32_t rows_max;           /* rows that a step may have; 0: any number */
     int32_t tower_rows_max;     /* the same of a step without wide products, as towers have them */
@@ -293,8 +296,10 @@ struct backend {
     bool mixes_rows;            /* one step may have both rows with logits and rows with hidden states */
     bool adapts;                /* it has the op ADAPT */
     bool gives;                 /* it has GIVEN, ATTN_ROWS and POOL_ROWS, and rope by axes */
+    bool looks;                 /* its attention sees pictures that lie in the cache (attn_args.of_pictures) */
     bool is_split;              /* it is made of two others (split/split.h) */
     bool takes_inputs;          /* it has the op INPUT, and steps in parts */
+    bool sums;                  /* it has SUM and GATHER, and parts of tables and of experts: it may be a rank */
     bool chooses;               /* the device chooses tokens by step.choices */
     bool runs_ahead;            /* a step may be ended before the results of the one before are read; ids below 0 are understood */
 };

@@ -484,6 +484,21 @@ struct tensor op_blend(struct oplist *l, struct tensor x, struct tensor logits, 
     return output(l, op, DT_F32, shape_of(x));
 }
 
+struct tensor op_sum(struct oplist *l, struct tensor x) {
+    if (!tensor_is(x) || x.row_stride != tensor_row_size(x) || !tensor_rows_dense(x))
+        return fail(l, "row stride of what is summed up", x.row_stride, tensor_row_size(x));
+    struct op *op = append(l, OP_SUM, 1, &x);
+    if (!op) return (struct tensor){0};
+    return output(l, op, DT_F32, shape_of(x));
+}
+
+struct tensor op_gather(struct oplist *l, struct tensor x, int32_t width) {
+    if (tensor_is(x)) FITS("heads of what is gathered", x.heads, 1);
+    struct op *op = append(l, OP_GATHER, tensor_is(x) ? 1 : 0, &x);
+    if (!op) return (struct tensor){0};
+    return output(l, op, DT_F32, (struct shape){l->is_wanted_only ? l->n_wanted : l->n_rows, 1, width});
+}
+
 struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b) {
     FITS("rows of a concatenated tensor", b.rows, a.rows);
     if (a.heads != b.heads && b.heads != 1) return fail(l, "heads of a concatenated tensor", b.heads, a.heads);

@@ -31,8 +31,9 @@ struct embed_args {
     float scale;
     int32_t by_position; /* gather by position + position_offset instead of token id */
     int32_t position_offset;
-    int32_t vocab;   /* above 0: ids are token + vocab * type, and the token counts */
-    int32_t by_type; /* 1: the type counts */
+    int32_t vocab;     /* above 0: ids are token + vocab * type, and the token counts */
+    int32_t by_type;   /* 1: the type counts */
+    int32_t first, of; /* of a part of a table: its first row among `of`; other rows are 0. of 0: it is no part */
 };
 
 /* Rows of the host (step.given). Without x a row that has none is 0; with x it stays as it is. */
@@ -191,6 +192,7 @@ struct experts_args {
     const struct weight *gate_bias, *up_bias, *gate_up_bias, *down_bias; /* [E, n]; NULL: none */
     struct act_args act;
     int32_t inner;
+    int32_t first;       /* the number of the first of these experts; choices of others add nothing */
     int32_t scale_input; /* router weight multiplies the input instead of the output */
 };
 
@@ -425,6 +427,10 @@ struct tensor op_blend(struct oplist *l, struct tensor x, struct tensor logits, 
 /* The gates are [rows, 1, heads]. */
 struct tensor op_mlstm(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, struct tensor i, struct tensor f,
                        const struct mlstm_args *a);
+/* Of all ranks (struct backend.comm): the sum; and [rows, 1, n] of each, with another n each, as [rows, 1, width]. A rank that brings nothing to the latter
+ * has no tensor. */
+struct tensor op_sum(struct oplist *l, struct tensor x);
+struct tensor op_gather(struct oplist *l, struct tensor x, int32_t width);
 struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b);
 struct tensor op_rows(struct oplist *l, struct tensor x);
 struct tensor op_argmax(struct oplist *l, struct tensor x);

@@ -2,6 +2,7 @@ set(BACKEND_SOURCES
   src/backend/backend.c
   src/backend/device.c
   src/backend/fuse.c
+  src/backend/lead.c
   src/backend/ops.c
   src/backend/plan.c
   src/backend/split/cut.c
@@ -15,6 +16,7 @@ set(BACKEND_SOURCES
   src/backend/xla/emit_elem.c
   src/backend/xla/emit_moe.c
   src/backend/xla/emit_recur.c
+  src/backend/xla/emit_rows.c
   src/backend/xla/find.c
   src/backend/xla/hlo.c
   src/backend/xla/pjrt.c
@@ -74,9 +76,11 @@ set(BACKEND_SOURCES
   src/backend/cpu/cpu_linear.c
   src/backend/cpu/cpu_moe.c
   src/backend/cpu/cpu_moe_panels.c
+  src/backend/cpu/cpu_ranks.c
   src/backend/cpu/cpu_recur.c
   src/backend/cpu/cpu_rope.c
   src/backend/cpu/cpu_rows.c
+  src/backend/cpu/cpu_rows_half.c
   src/backend/cpu/cpu_weight.c
   src/backend/cpu/kern.c
   src/backend/cpu/kern_kv_ref.c

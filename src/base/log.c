@@ -6,12 +6,17 @@
 #include <string.h>
 
 static _Atomic int level_limit = LOG_INFO;
+static _Atomic bool colors;
 static const char *_Atomic gap;
 static log_sink_fn *sink_fn;
 static void *sink_user;
 
 void log_set_level(enum log_level level) {
     atomic_store(&level_limit, (int)level);
+}
+
+void log_set_color(bool has_color) {
+    atomic_store(&colors, has_color);
 }
 
 void log_gap(const char *text) {
@@ -30,7 +35,8 @@ static void make_printable(char *line) {
 }
 
 void log_line(enum log_level level, const char *fmt, ...) {
-    static const char *const names[] = {"error: ", "warning: ", "", "debug: "};
+    static const char *const names[2][4] = {{"error: ", "warning: ", "", "debug: "},
+                                            {"\x1b[1;31merror:\x1b[0m ", "\x1b[33mwarning:\x1b[0m ", "", "\x1b[2mdebug:\x1b[0m "}};
     if ((int)level > atomic_load(&level_limit)) return;
     char line[1024];
     va_list args;
@@ -46,6 +52,6 @@ void log_line(enum log_level level, const char *fmt, ...) {
         return;
     }
     char whole[1100];
-    n = snprintf(whole, sizeof whole, "mlxcel: %s%s\n", names[level], line);
+    n = snprintf(whole, sizeof whole, "mlxcel: %s%s\n", names[atomic_load(&colors)][level], line);
     fwrite(whole, 1, (size_t)n, stderr);
 }

@@ -13,6 +13,7 @@ enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 typedef void log_sink_fn(enum log_level level, const char *line, void *user);
 
 void log_set_level(enum log_level level);
+void log_set_color(bool has_color);               /* the words error and warning stand out */
 void log_set_sink(log_sink_fn *sink, void *user); /* NULL: back to stderr */
 /* What stands on the terminal that the log goes to, too: the text that must be written before the next line of the log, such as a newline
  * after half a line of an answer, or what takes a progress bar away. It is written once, and stays the caller's; NULL: nothing. */

@@ -66,6 +66,7 @@ static void end_thoughts(struct answer *a) {
     a->dims = false;
     put_code(a, "\x1b[0m");
     if (!os_has_color(OS_STDOUT)) put(a, STR("\n</think>"));
+    flush(a); /* a last word waits for what follows it */
     put_bytes(a, STR("\n\n"));
 }
 

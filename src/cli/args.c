@@ -93,13 +93,12 @@ int cmd_unknown(struct str name, struct err *err) {
 
 /* Options of the original that name what this program does not do; a line says so better than a guess at another name. */
 static int refuse_parallel(struct str name, struct err *err) {
-    static const char *const names[] = {"tp-", "pp-", "tensor-parallel", "pipeline-parallel", "node-role"};
+    static const char *const names[] = {"tp-", "pp-", "pipeline-parallel", "node-role"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (str_starts(name, str_of(names[i])))
-            return err_set(
-                err, ERR_EARG,
-                "--%.*s: tensor and pipeline parallelism are not supported; a model runs on one GPU of one machine (--device cuda:N)",
-                STR_ARG(name));
+            return err_set(err, ERR_EARG,
+                           "--%.*s: pipeline parallelism is not supported; --tensor-parallel N cuts a model for N ranks of the CPU",
+                           STR_ARG(name));
     return ERR_OK;
 }
 

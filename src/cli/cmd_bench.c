@@ -200,10 +200,11 @@ static int measure_tower(const struct args *args, const struct session_options *
     struct sb out = {0};
     double median = r.seconds[r.n_repeats / 2];
     if (args_choice(args, OPT_FORMAT) == 1)
-        sb_fmt(&out,
-               "[{\"width\": %d, \"height\": %d, \"tokens\": %d, \"repetitions\": %d, \"seconds\": %.4f, \"best\": %.4f, "
-               "\"flops\": %.0f, \"weight_bytes\": %.0f}]\n",
-               plan.width, plan.height, r.n_tokens, r.n_repeats, median, r.seconds[0], r.flops, r.bytes);
+        sb_fmt(
+            &out,
+            "[{\"width\": %d, \"height\": %d, \"tokens\": %d, \"repetitions\": %d, \"seconds\": %.4f, \"best\": %.4f, \"processor_seconds\": %.4f, "
+            "\"flops\": %.0f, \"weight_bytes\": %.0f}]\n",
+            plan.width, plan.height, r.n_tokens, r.n_repeats, median, r.seconds[0], r.processor[r.n_repeats / 2], r.flops, r.bytes);
     else
         sb_fmt(&out, "%-20s %12s %12s %12s %12s %12s %12s\npicture %dx%d %13.3f %12.3f %12d %12.3f %12.3f %12.3f\n", "test", "median s",
                "best s", "tokens", "Tflop", "Tflop/s", "GB weights", plan.width, plan.height, median, r.seconds[0], r.n_tokens,

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "cli/session_args.h"
 #include "cli/store_args.h"
+#include "os/os.h"
 
 static const char *const level_names[] = {[DOCTOR_OK] = "ok", [DOCTOR_NOTE] = "note", [DOCTOR_PROBLEM] = "problem"};
 
@@ -25,10 +26,12 @@ static void write_json(struct sb *out, const struct doctor_report *r) {
     sb_putc(out, '\n');
 }
 
-static void write_text(struct sb *out, const struct doctor_report *r) {
+static void write_text(struct sb *out, const struct doctor_report *r, bool has_color) {
+    static const char *const colors[] = {[DOCTOR_OK] = "32", [DOCTOR_NOTE] = "33", [DOCTOR_PROBLEM] = "1;31"};
     for (size_t i = 0; i < r->n; i++) {
         const struct doctor_finding *f = &r->findings[i];
-        sb_fmt(out, "%-8s %-10s %.*s\n", level_names[f->level], f->topic, STR_ARG(f->text));
+        if (has_color) sb_fmt(out, "\x1b[%sm", colors[f->level]);
+        sb_fmt(out, "%-8s%s %-10s %.*s\n", level_names[f->level], has_color ? "\x1b[0m" : "", f->topic, STR_ARG(f->text));
         if (f->fix.p) sb_fmt(out, "%-19s to do: %.*s\n", "", STR_ARG(f->fix));
     }
 }
@@ -46,7 +49,7 @@ int cmd_doctor(const struct args *args, struct err *err) {
         TRY(doctor_examine_model(args->arena, &o, &report, err));
     }
     if (args_flag(args, OPT_JSON)) write_json(&out, &report);
-    else write_text(&out, &report);
+    else write_text(&out, &report, os_has_color(OS_STDOUT));
     int code = cli_write(&out, err);
     sb_free(&out);
     return code;

@@ -34,6 +34,7 @@ int cli_main(int argc, char **argv) {
     if (code == ERR_OK) {
         log_set_level(levels[args_choice(&args, OPT_LOG_LEVEL)]);
         if (args_flag(&args, OPT_NO_COLOR)) os_no_color();
+        log_set_color(os_has_color(OS_STDERR));
         code = functions[args.command](&args, &err);
     }
     int status = cli_finish(code, &err);

@@ -121,6 +121,7 @@ static int compute_args(const struct args *args, struct session_options *out, st
     static const int32_t kv_bits[] = {16, 8, 4};
     out->precision = (enum session_precision)args_choice(args, OPT_PRECISION);
     out->n_threads = (int32_t)args_int(args, OPT_THREADS);
+    out->n_ranks = (int32_t)args_int(args, OPT_TENSOR_PARALLEL);
     out->force = args_flag(args, OPT_FORCE);
     out->kv_bits = kv_bits[args_choice(args, OPT_KV_BITS)];
     if (args_has(args, OPT_DRAFT)) {

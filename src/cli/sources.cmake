@@ -18,6 +18,7 @@ set(CLI_SOURCES
   src/cli/cmd_parse.c
   src/cli/cmd_perplexity.c
   src/cli/cmd_ps.c
+  src/cli/cmd_export.c
   src/cli/cmd_fuse.c
   src/cli/cmd_quantize.c
   src/cli/cmd_models.c

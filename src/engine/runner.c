@@ -22,7 +22,7 @@ static int32_t blocks_needed(const struct kv_class *k, const struct runner_limit
 }
 
 /* The op list of a step. The hidden states of all wanted rows come out of one norm; logits are made of those that want them. */
-static void describe(struct runner *r, const struct step_key *key) {
+void runner_describe(struct runner *r, const struct step_key *key) {
     struct oplist *l = &r->backend->list;
     l->adapts = key->adapts;
     l->gives = key->gives;
@@ -62,7 +62,7 @@ static void describe_states(struct runner *r) {
 
 static int reserve_key(struct runner *r, const struct step_key *key, struct err *err) {
     r->backend->type->begin(r->backend, key);
-    describe(r, key);
+    runner_describe(r, key);
     return r->backend->type->reserve(r->backend, err);
 }
 
@@ -201,7 +201,7 @@ void runner_close(struct runner *r) {
 
 int runner_run(struct runner *r, struct err *err) {
     struct step_key key = batch_seal(&r->batch);
-    if (r->backend->type->begin(r->backend, &key)) describe(r, &key);
+    if (r->backend->type->begin(r->backend, &key)) runner_describe(r, &key);
     else r->logits.rows = r->best.rows = key.n_logits; /* replayed: the same list, so the same values */
     return r->backend->type->end(r->backend, &r->batch.step, err);
 }

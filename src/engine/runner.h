@@ -37,6 +37,8 @@ struct runner {
 int runner_open(const struct model *m, struct backend *be, const struct runner_limits *limits, struct runner *out, struct err *err);
 void runner_close(struct runner *r);
 
+/* The op list of a step, between the backend's begin and end. */
+void runner_describe(struct runner *r, const struct step_key *key);
 /* Runs the batch. */
 int runner_run(struct runner *r, struct err *err);
 /* Keys and values of the pictures that the sequence looks at, into its blocks; nothing may be in flight. */

@@ -11,6 +11,7 @@ set(ENGINE_SOURCES
   src/engine/engine.c
   src/engine/events.c
   src/engine/flight.c
+  src/engine/follow.c
   src/engine/job.c
   src/engine/kv.c
   src/engine/kv_size.c
@@ -27,4 +28,5 @@ set(ENGINE_SOURCES
   src/engine/shift.c
   src/engine/speculate.c
   src/engine/stats.c
+  src/engine/team.c
 )

@@ -189,8 +189,11 @@ static int open_all(struct arena *scratch, struct adapter *a, struct err *err) {
     const char *peft = str_fmt(scratch, "%s/adapter_model.safetensors", a->path).p;
     const char *mlx = str_fmt(scratch, "%s/adapters.safetensors", a->path).p;
     bool is_peft = os_stat(peft, &st, NULL) == ERR_OK;
-    if (!is_peft && os_stat(mlx, &st, NULL))
+    if (!is_peft && os_stat(mlx, &st, NULL)) {
+        if (os_stat(a->path, &st, NULL) == ERR_OK && st.is_file)
+            return err_set(err, ERR_EARG, "%s is a file; give the adapter's folder, with its settings in JSON", a->path);
         return err_set(err, ERR_ENOTFOUND, "%s holds neither adapter_model.safetensors (PEFT) nor adapters.safetensors (mlx-lm)", a->path);
+    }
     TRY(os_file_load(scratch, str_fmt(scratch, "%s/adapter_config.json", a->path).p, CONFIG_BYTES_MAX, &text, err));
     TRY(checkpoint_open(is_peft ? peft : mlx, &a->file, err));
     return adapter_read(a, text, is_peft, err);

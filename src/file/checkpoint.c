@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "file/builtin.h"
 #include "file/gguf_open.h"
+#include "file/kind.h"
 #include "file/limits.h"
 #include "file/packed.h"
 #include "file/shards.h"
@@ -195,6 +196,7 @@ static int open_single(struct checkpoint *c, struct err *err) {
     struct str name;
     split_path(&c->arena, str_of(c->path), &c->dir, &name);
     if (is_gguf(c->path)) return open_gguf(c, c->dir, name, err);
+    TRY(file_kind_check(c->path, err));
     c->shards = arena_new(&c->arena, struct checkpoint_shard, 1);
     c->n_shards = 1;
     c->shards[0].name = str_cstr(&c->arena, name);

@@ -19,11 +19,13 @@ enum gguf_flag {
     GGUF_SPLIT_QKV = 1 << 2,      /* the fused projection is q, k, v one behind the other, and the family has it otherwise */
     GGUF_UP_IS_BOTH = 1 << 3,     /* ffn_up holds gate and up */
     GGUF_YARN_UNCUT = 1 << 4,     /* the ends of a yarn ramp are not rounded */
+    GGUF_WRITTEN = 1 << 5,        /* such files are written, too */
 };
 
 struct gguf_arch {
     const char *name;                       /* general.architecture */
     const char *type;                       /* model_type */
+    const char *also;                       /* another one that is written as this; NULL: none */
     const char *moe_type, *moe_ffn;         /* where the file has experts; NULL: type, ffn */
     const char *sigmoid_type;               /* where their scores are sigmoids; NULL: the same */
     const char *root, *layers, *attn, *ffn; /* of names; NULL: "model.", "layers", "self_attn", "mlp" */
@@ -67,6 +69,8 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf_set *s, struct str 
 
 /* gguf_names.c: a tensor's name here. */
 struct str gguf_our_name(struct arena *a, const struct gguf_set *s, struct str name);
+/* The other way: their names, as C strings, by ours. */
+void gguf_their_names(struct arena *a, const struct gguf_set *s, int64_t n_layers, struct map *out);
 
 /* gguf_view.c: the tensors of one part as if a safetensors file held them, packed ones as values, scales and biases. Their formats are
  * added to `formats` by path. */

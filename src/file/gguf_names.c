@@ -97,3 +97,24 @@ struct str gguf_our_name(struct arena *a, const struct gguf_set *s, struct str n
                      : str_fmt(a, "%s%s.%lld.%.*s", or_else(arch->root, "model."), or_else(arch->layers, "layers"), (long long)layer,
                                STR_ARG(rest));
 }
+
+/* Of names that mean the same here, the one that stands first in the lists. */
+static void add_names(struct arena *a, const struct gguf_set *s, const struct gguf_word *words, int64_t layer, struct map *out) {
+    static const char *const suffixes[] = {".weight", ".bias"};
+    for (; words && words->theirs; words++)
+        for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+            bool is_new;
+            if ((words->ours[0] == '@') != (layer >= 0)) continue;
+            struct str theirs = layer < 0 ? str_fmt(a, "%s%s", words->theirs, suffixes[i])
+                                          : str_fmt(a, "blk.%lld.%s%s", (long long)layer, words->theirs, suffixes[i]);
+            struct map_entry *e = map_put(out, gguf_our_name(a, s, theirs), &is_new);
+            if (is_new) e->value.ptr = str_cstr(a, theirs);
+        }
+}
+
+void gguf_their_names(struct arena *a, const struct gguf_set *s, int64_t n_layers, struct map *out) {
+    for (int64_t layer = -1; layer < n_layers; layer++) {
+        add_names(a, s, s->arch->names, layer, out);
+        add_names(a, s, common, layer, out);
+    }
+}

@@ -60,7 +60,8 @@ static int read_header(struct reader *r, char **out_memory) {
     uint64_t n = read_u64(prefix);
     if (n > ST_HEADER_MAX && source_is_pointer(s)) return FAIL(r, ST_POINTER_TEXT);
     if (n > ST_HEADER_MAX)
-        return FAIL(r, "no safetensors file: its header would have %llu bytes, and 100 MB are allowed", (unsigned long long)n);
+        return FAIL(r, "no safetensors file: its header would have %llu bytes, and 100 MB are allowed; download it again",
+                    (unsigned long long)n);
     if (n > s->size - sizeof prefix)
         return FAIL(r, "header of %llu bytes does not fit the file of %llu", (unsigned long long)n, (unsigned long long)s->size);
     if (n == 0) return FAIL(r, "header is empty");

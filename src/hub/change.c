@@ -181,6 +181,9 @@ static int import_locked(struct arena *a, const char *models_dir, const struct i
     char x[32], y[32];
     const char *to = store_model_path(a, models_dir, repo);
     const char *temp = str_fmt(a, "%s/%.*s/.%.*s.import-%d", models_dir, STR_ARG(repo->owner), STR_ARG(repo->name), os_process_id()).p;
+    struct os_stat st;
+    if (!is_dir(q->from) && os_stat(q->from, &st, NULL) == ERR_OK)
+        return err_set(err, ERR_EARG, "%s is a file; give the model's folder, with its config.json and tokenizer", q->from);
     if (!is_dir(q->from)) return err_set(err, ERR_ENOTFOUND, "there is no folder %s", q->from);
     if (is_dir(to)) return err_set(err, ERR_EARG, "the store has %s already; mlxcel rm %s first", repo->id, repo->id);
     int code = store_check(q->from, err);

@@ -313,13 +313,18 @@ static bool is_lasting(CURLcode code) {
     return false;
 }
 
+/* Failures before anything was sent, known at once: no name, no route, or nobody listens. A connection that only takes too long is none of them. */
+static bool is_unreachable(CURLcode code) {
+    return code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY || code == CURLE_COULDNT_CONNECT;
+}
+
 static int fail(struct http *h, const char *url, CURLcode result, struct err *err) {
     if (h->code) return err_set(err, h->code, "%s", h->err.msg);
     if (result == CURLE_ABORTED_BY_CALLBACK) return err_set(err, ERR_ECANCELLED, "stopped");
     struct str scheme = {0}, host = {0};
     origin_of(str_of(url), &scheme, &host);
     h->reply->transient = !is_lasting(result);
-    h->reply->unreachable = result == CURLE_COULDNT_RESOLVE_HOST || result == CURLE_COULDNT_RESOLVE_PROXY;
+    h->reply->unreachable = is_unreachable(result);
     const char *reason = h->reason[0] ? h->reason : h->curl->easy_strerror(result);
     const char *cure = result == CURLE_PEER_FAILED_VERIFICATION ? " (--cacert FILE names a further authority)" : "";
     return err_set(err, ERR_ENETWORK, "%.*s://%.*s: %.200s%s", STR_ARG(scheme), STR_ARG(host), reason, cure);

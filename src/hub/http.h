@@ -38,7 +38,7 @@ struct http_reply {
     char commit[128];                    /* X-Repo-Commit */
     char reason[64];                     /* X-Error-Code of the hub: GatedRepo, RepoNotFound ... */
     bool transient;                      /* the failure may pass: worth another try */
-    bool unreachable;                    /* no name could be resolved: there is no network here, most likely */
+    bool unreachable;                    /* no name, no route, or nobody listens: there is no network here, most likely */
     struct sb url;                       /* where the redirects ended */
     struct sb text;                      /* body of a refusal, and of requests without on_body */
 };

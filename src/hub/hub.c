@@ -24,7 +24,7 @@ struct hub {
     struct http *http;
     const char *token;
     bool token_withheld;
-    bool has_answered;        /* something did: then a name that cannot be resolved may be so again */
+    bool has_answered;        /* something did: then what cannot be reached may be so again */
     struct patience patience; /* with the list and what belongs to it */
 };
 
@@ -191,7 +191,8 @@ static int ask(struct hub *h, const struct http_request *q, const char *what, st
         if (r->unreachable && !h->has_answered) return no_answer(code, err);
         code = patience_ask(&h->patience, r, &ms, err);
         if (code) return h->has_answered ? code : no_answer(code, err);
-        log_warn("%s; trying again in %.1f s", err->msg, ms / 1000.0);
+        log_warn("%s; trying again in %.1f s%s", err->msg, ms / 1000.0,
+                 h->has_answered ? "" : " (without a network: --offline, and docs/offline.md)");
         if (!wait_ms(h, ms)) return err_set(err, ERR_ECANCELLED, "stopped");
     }
 }

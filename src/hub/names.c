@@ -30,10 +30,18 @@ static size_t variant_at(struct str text) {
     return colon == STR_NONE || !part_ok(str_from(text, colon + 1)) ? STR_NONE : colon;
 }
 
+/* A word that is called like a file: nobody's model is meant, but a file that is not there. */
+static bool is_file_name(struct str word) {
+    static const char *const endings[] = {".safetensors", ".gguf", ".json", ".bin", ".pt", ".pth", ".onnx", ".zip", ".gz", ".txt"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (str_ends(word, str_of(endings[i]))) return true;
+    return false;
+}
+
 bool repo_name_likely(struct str text) {
     struct str rest = str_sub(text, 0, variant_at(text)), owner, name;
     if (!str_split_next(&rest, '/', &owner)) return false;
-    if (!str_split_next(&rest, '/', &name)) return part_ok(owner) && !str_ends(owner, STR(".safetensors"));
+    if (!str_split_next(&rest, '/', &name)) return part_ok(owner) && !is_file_name(owner);
     return !str_split_next(&rest, '/', &rest) && part_ok(owner) && part_ok(name);
 }
 

@@ -2,6 +2,7 @@
 #include "hub/store.h"
 
 #include "base/log.h"
+#include "file/kind.h"
 #include "hub/short_names.h"
 #include "os/os.h"
 
@@ -266,38 +267,6 @@ static int suggest(struct arena *a, const struct store_options *o, struct str te
     return err_set(err, code, "%.400s; the store has %.*s", why.msg, STR_ARG(s.found));
 }
 
-/* A file that is given as a model and can be none: said here, where the name still is what was typed. */
-static int check_file(const char *path, struct err *err) {
-    static const char *const fine[] = {".safetensors", ".json", ".model", ".tiktoken", ".jinja"};
-    struct str name = str_of(path);
-    struct os_file *f;
-    unsigned char head[64] = {0};
-    uint64_t size = 0;
-    for (size_t i = 0; i < sizeof fine / sizeof *fine; i++)
-        if (str_ends(name, str_of(fine[i]))) return ERR_OK;
-    TRY(os_file_open(path, OS_READ, &f, err));
-    int code = os_file_size(f, &size, err);
-    size_t n = size < sizeof head ? (size_t)size : sizeof head;
-    if (!code) code = os_file_read_at(f, head, n, 0, err);
-    os_file_close(f);
-    if (code) return code;
-    bool is_pickle = n > 2 && ((head[0] == 0x80 && head[1] < 6) || memcmp(head, "PK", 2) == 0), is_text = n > 0;
-    if (n >= 4 && memcmp(head, "GGUF", 4) == 0) return ERR_OK;
-    for (size_t i = 0; i < n; i++) is_text = is_text && (head[i] >= 32 || head[i] == '\n' || head[i] == '\r' || head[i] == '\t');
-    if (is_pickle)
-        return err_set(
-            err, ERR_EFORMAT,
-            "%s holds PyTorch's pickled weights, which can run any program when they are read; take the .safetensors files of the "
-            "same model",
-            path);
-    if (n > 8 && head[8] == '{') return ERR_OK;                     /* safetensors: the header's length, and the header */
-    if (n > 8 && head[0] == '\n' && head[2] == '\n') return ERR_OK; /* SentencePiece: pieces, each a message of its own */
-    return err_set(err, ERR_EFORMAT, "%s is %s and no model; give a model folder, a .safetensors or .gguf file, or OWNER/NAME", path,
-                   n == 0    ? "empty"
-                   : is_text ? "a text"
-                             : "a file of another kind");
-}
-
 int store_resolve(struct arena *a, const struct store_options *o, const char *model, const char **out_path, const char **out_name,
                   struct err *err) {
     struct os_stat st;
@@ -305,7 +274,8 @@ int store_resolve(struct arena *a, const struct store_options *o, const char *mo
     struct repo_name *repo = arena_new(a, struct repo_name, 1);
     *out_path = *out_name = model;
     bool is_there = os_stat(model, &st, NULL) == ERR_OK;
-    if (is_there && st.is_file) TRY(check_file(os_path(a, str_of(model)), err));
+    /* said here, where the name still is what was typed; commands that read no weights take parts of a model, too */
+    if (is_there && st.is_file && !file_kind_is_text_part(model)) TRY(file_kind_check(os_path(a, str_of(model)), err));
     if (!is_there) TRY(store_expand(a, o, str_of(model), &full, err));
     bool is_name = repo_name_likely(full) || repo_name_is_url(full);
     if (is_there || !is_name) {
@@ -334,14 +304,14 @@ int store_resolve(struct arena *a, const struct store_options *o, const char *mo
     }
     if (o->hub.offline)
         return suggest(a, o, full,
-                       err_set(err, ERR_ENOTFOUND, "there is no folder \"%s\", no %s in the store (%s), and this is --offline", model,
-                               repo->id, models_dir ? models_dir : "unknown"),
+                       err_set(err, ERR_ENOTFOUND, "there is no file or folder \"%s\", no %s in the store (%s), and this is --offline",
+                               model, repo->id, models_dir ? models_dir : "unknown"),
                        err);
     log_info("%s is not on this machine; getting it", repo->id);
     struct download_request q = {.repo = repo, .quiet = o->watch != NULL, .watch = o->watch};
     int code = store_download(a, o, &q, out_path, err);
-    if (code == ERR_ENOTFOUND) err_prefix(err, "there is no folder \"%s\" here", model);
-    if (code == ERR_ENETWORK) err_prefix(err, "there is no folder \"%s\" here, and %s could not be downloaded", model, repo->id);
+    if (code == ERR_ENOTFOUND) err_prefix(err, "there is no file or folder \"%s\" here", model);
+    if (code == ERR_ENETWORK) err_prefix(err, "there is no file or folder \"%s\" here, and %s could not be downloaded", model, repo->id);
     if (code == ERR_ENOTFOUND || code == ERR_ENETWORK) suggest(a, o, full, code, err);
     if (code == ERR_OK) store_touch(*out_path);
     return code;

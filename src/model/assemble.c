@@ -22,6 +22,7 @@ struct segment {
     bool per_expert;
     int64_t begin, n; /* rows of an expert of the finished weight */
     int64_t from, run, step, of;
+    int64_t skip; /* rows before these, which other ranks have */
 };
 
 /* Rows of a segment, of one expert. */
@@ -33,6 +34,8 @@ struct assembly {
     const struct tensor_store *store;
     struct format format;
     int64_t in, out;
+    int64_t in_file, in_first; /* of a rank's columns: how many the file has, and which is the first */
+    int64_t n_experts, first_expert;
     struct segment segments[PARTS_MAX];
     int32_t n_segments;
     bool is_transposed;
@@ -61,26 +64,30 @@ static const struct source *source_of(const struct segment *s, int64_t expert) {
 }
 
 static int64_t source_row(const struct segment *s, int64_t i) {
+    i += s->skip;
     return s->run ? s->from + i / s->run * s->step + i % s->run : s->from + i;
 }
 
 static int read_rows(struct assembly *a, const struct segment *s, enum weight_plane plane, struct row_range rows, char *dst,
                      struct err *err) {
     const struct tensor_info *t = &source_of(s, rows.expert)->planes[plane];
-    size_t stride = row_bytes(&a->format, plane, a->in);
+    size_t stride = row_bytes(&a->format, plane, a->in), stored = row_bytes(&a->format, plane, a->in_file);
+    size_t before = row_bytes(&a->format, plane, a->in_first);
     int64_t base = s->per_expert ? 0 : rows.expert * s->of, i = rows.first, n = rows.n;
+    bool is_picked = s->run || stored != stride;
     while (n > 0) {
         int64_t first = source_row(s, i), m = n;
-        while (m > 1 && (source_row(s, i + m - 1) - first + 1) * (int64_t)stride > (int64_t)SPAN_BYTES && s->run) m = (m + 1) / 2;
+        while (m > 1 && (source_row(s, i + m - 1) - first + 1) * (int64_t)stored > (int64_t)SPAN_BYTES && is_picked) m = (m + 1) / 2;
         int64_t span = source_row(s, i + m - 1) - first + 1;
+        bool is_direct = span == m && stored == stride;
         char *to = dst;
-        if (span != m) {
-            TRY(need_buffer(a, (size_t)span * stride, err));
+        if (!is_direct) {
+            TRY(need_buffer(a, (size_t)span * stored, err));
             to = (char *)a->buffer;
         }
-        TRY(a->store->read(a->store->user, t, (uint64_t)(base + first) * stride, to, (size_t)span * stride, err));
-        if (span != m)
-            for (int64_t k = 0; k < m; k++) memcpy(dst + (size_t)k * stride, to + (size_t)(source_row(s, i + k) - first) * stride, stride);
+        TRY(a->store->read(a->store->user, t, (uint64_t)(base + first) * stored, to, (size_t)span * stored, err));
+        for (int64_t k = 0; k < m && !is_direct; k++)
+            memcpy(dst + (size_t)k * stride, to + (size_t)(source_row(s, i + k) - first) * stored + before, stride);
         i += m, n -= m;
         dst += (size_t)m * stride;
     }
@@ -90,7 +97,7 @@ static int read_rows(struct assembly *a, const struct segment *s, enum weight_pl
 /* The same from a matrix stored [in, of]: it is read as a whole, rows are its columns. */
 static int read_columns(struct assembly *a, const struct segment *s, struct row_range rows, char *dst, struct err *err) {
     const struct tensor_info *t = &source_of(s, rows.expert)->planes[PLANE_VALUES];
-    size_t element = (size_t)dtype_bits(a->format.dtype) / 8, bytes = (size_t)(a->in * s->of) * element;
+    size_t element = (size_t)dtype_bits(a->format.dtype) / 8, bytes = (size_t)(a->in_file * s->of) * element;
     int64_t which = 1 + (s - a->segments) + rows.expert * PARTS_MAX;
     if (a->buffered != which) {
         TRY(need_buffer(a, bytes, err));
@@ -100,7 +107,8 @@ static int read_columns(struct assembly *a, const struct segment *s, struct row_
     }
     for (int64_t k = 0; k < rows.n; k++) {
         int64_t row = source_row(s, rows.first + k);
-        for (int64_t c = 0; c < a->in; c++, dst += element) memcpy(dst, a->buffer + (size_t)(c * s->of + row) * element, element);
+        for (int64_t c = 0; c < a->in; c++, dst += element)
+            memcpy(dst, a->buffer + (size_t)((a->in_first + c) * s->of + row) * element, element);
     }
     return ERR_OK;
 }
@@ -110,7 +118,7 @@ static int read_assembly(void *user, enum weight_plane plane, int64_t row, int64
     size_t stride = row_bytes(&a->format, plane, a->in);
     char *to = dst;
     while (n_rows > 0) {
-        int64_t expert = row / a->out, r = row % a->out;
+        int64_t expert = a->first_expert + row / a->out, r = row % a->out;
         const struct segment *s = a->segments;
         while (r >= s->begin + s->n) s++;
         int64_t n = s->begin + s->n - r < n_rows ? s->begin + s->n - r : n_rows;
@@ -193,6 +201,39 @@ static bool format_eq(const struct format *a, const struct format *b) {
     return a->mode == b->mode && a->dtype == b->dtype && a->bits == b->bits && a->group == b->group;
 }
 
+/* The rank's rows of a part. */
+static int cut_part(const struct loader *l, const struct matrix_args *a, const struct stack_part *p, struct segment *s, struct err *err) {
+    struct role_cut cut = loader_cut(p->as ? p->as : p->role);
+    struct cut_range range = {0};
+    s->n = p->out;
+    if (cut.side == CUT_ROWS && !p->is_whole) range = loader_range(l, cut.axis, a->layer, p->out);
+    if (range.of == 0) return ERR_OK;
+    if (p->out % range.of)
+        return err_set(err, ERR_EINTERNAL, "%.*s: %lld rows cannot be cut by %lld", STR_ARG(s->sources->path), (long long)p->out,
+                       (long long)range.of);
+    s->n = range.n * (p->out / range.of);
+    s->skip = range.first * (p->out / range.of);
+    return ERR_OK;
+}
+
+/* The rank's columns, or matrices. */
+static int begin_assembly(const struct loader *l, const struct matrix_args *a, struct assembly *out, struct err *err) {
+    struct role_cut cut = loader_cut(a->into);
+    struct cut_range range = {0};
+    int64_t n_experts = a->n_experts ? a->n_experts : 1;
+    *out = (struct assembly){.store = l->store, .in = a->in, .in_file = a->in, .n_experts = n_experts, .is_transposed = a->is_transposed};
+    bool is_columns = cut.side == CUT_COLUMNS, is_matrices = cut.side == CUT_MATRICES && a->n_experts;
+    if (is_columns || is_matrices) range = loader_range(l, cut.axis, a->layer, is_columns ? a->in : n_experts);
+    if (range.of == 0) return ERR_OK;
+    int64_t whole = is_columns ? a->in : n_experts, each = whole / range.of;
+    if (whole % range.of)
+        return err_set(err, ERR_EINTERNAL, "%.*s: %lld cannot be cut by %lld", STR_ARG(loader_path(l, a->into, a->layer)), (long long)whole,
+                       (long long)range.of);
+    if (is_columns) out->in_first = range.first * each, out->in = range.n * each;
+    else out->first_expert = range.first * each, out->n_experts = range.n * each;
+    return ERR_OK;
+}
+
 static int add_part(struct loader *l, const struct matrix_args *a, const struct stack_part *p, struct assembly *out, bool *same,
                     struct err *err) {
     struct str path;
@@ -211,10 +252,10 @@ static int add_part(struct loader *l, const struct matrix_args *a, const struct 
         if (!*same && e) return err_set(err, ERR_EUNSUPPORTED, "%.*s: experts differ in format", STR_ARG(path));
     }
     s->begin = out->out;
-    s->n = p->out;
+    TRY(cut_part(l, a, p, s, err));
     s->from = p->from, s->run = p->run, s->step = p->step;
     s->of = p->of ? p->of : p->out;
-    out->out += p->out;
+    out->out += s->n;
     out->n_segments++;
     return ERR_OK;
 }
@@ -226,23 +267,31 @@ static bool find_bias(struct loader *l, const struct segment *s, int32_t expert,
     return loader_tensor_bias(l, source->path, source->expert, out);
 }
 
-/* The bias of one part, rows picked as for the matrix, of all experts; out has `stride` elements per expert. */
-static int read_bias(struct loader *l, const struct segment *s, int32_t n_experts, int64_t stride, float *out, struct err *err) {
+/* The bias of one part, rows picked as for the matrix, of the rank's experts among n_experts. */
+static int read_bias(struct loader *l, const struct assembly *a, const struct segment *s, int32_t n_experts, float *out, struct err *err) {
     struct tensor_info t;
     int64_t n = s->of * (s->per_expert ? 1 : n_experts);
     float *values = mem_try((size_t)n * sizeof *values);
     if (!values) return err_set(err, ERR_EMEMORY, "no memory for the bias of %.*s", STR_ARG(s->sources->path));
     int code = ERR_OK;
-    for (int32_t e = 0; e < n_experts && !code; e++) {
-        if (e == 0 || s->per_expert) {
-            if (!find_bias(l, s, e, &t)) continue;
+    for (int64_t i_expert = 0; i_expert < a->n_experts && !code; i_expert++) {
+        int64_t e = a->first_expert + i_expert;
+        if (i_expert == 0 || s->per_expert) {
+            if (!find_bias(l, s, (int32_t)e, &t)) continue;
             code = loader_read_f32(l, &t, n, values, err);
         }
         for (int64_t i = 0; i < s->n && !code; i++)
-            out[e * stride + s->begin + i] = values[(s->per_expert ? 0 : e * s->of) + source_row(s, i)];
+            out[i_expert * a->out + s->begin + i] = values[(s->per_expert ? 0 : e * s->of) + source_row(s, i)];
     }
     mem_free(values);
     return code;
+}
+
+/* What is added to a sum is added by one rank. */
+static bool has_bias(const struct loader *l, const struct matrix_args *a, const struct assembly *asm_) {
+    enum cut_side side = loader_cut(a->into).side;
+    if (side == CUT_SUMMED) return l->rank.i == 0;
+    return side != CUT_COLUMNS || (asm_->in_first == 0 && asm_->in > 0);
 }
 
 /* The biases of all parts in one vector; parts without one contribute zeros. */
@@ -251,13 +300,13 @@ static int stack_bias(struct loader *l, const struct matrix_args *a, const struc
     bool any = false;
     int32_t n_experts = a->n_experts ? a->n_experts : 1;
     for (int32_t i = 0; i < asm_->n_segments; i++) any |= find_bias(l, &asm_->segments[i], 0, &t);
-    if (!any) return ERR_OK;
-    int64_t n = asm_->out * n_experts;
-    float *values = mem_try((size_t)n * sizeof *values);
+    if (!any || !has_bias(l, a, asm_)) return ERR_OK;
+    int64_t n = asm_->out * asm_->n_experts;
+    float *values = mem_try((size_t)n * sizeof *values + 1);
     if (!values) return err_set(err, ERR_EMEMORY, "no memory for a bias of %lld elements", (long long)n);
     int code = ERR_OK;
     for (int32_t i = 0; i < asm_->n_segments && !code; i++)
-        if (find_bias(l, &asm_->segments[i], 0, &t)) code = read_bias(l, &asm_->segments[i], n_experts, asm_->out, values, err);
+        if (find_bias(l, &asm_->segments[i], 0, &t)) code = read_bias(l, asm_, &asm_->segments[i], n_experts, values, err);
     struct str name = loader_path(l, a->into, a->layer);
     if (!code) code = loader_constant(l, str_fmt(l->arena, "%.*s.bias", STR_ARG(name)).p, values, n, out, err);
     mem_free(values);
@@ -311,22 +360,25 @@ static int bind_assembly(struct loader *l, const struct matrix_args *a, struct a
     struct str name = str_copy(l->arena, loader_path(l, a->into, a->layer));
     struct weight_source source = {.name = name.p,
                                    .format = asm_->format,
-                                   .n_experts = a->n_experts ? a->n_experts : 1,
+                                   .n_experts = (int32_t)asm_->n_experts,
                                    .out = asm_->out,
-                                   .in = a->in,
+                                   .in = asm_->in,
                                    .is_router = a->into == ROLE_ROUTER,
                                    .read = read_assembly,
                                    .user = asm_};
     int code = loader_bind(l, &source, &b->w, err);
+    bool is_stack = asm_->n_experts != (a->n_experts ? a->n_experts : 1);
+    b->first = is_stack ? asm_->first_expert : asm_->segments[0].skip;
+    b->of = is_stack ? a->n_experts : asm_->n_segments == 1 && asm_->out != a->parts->out ? a->parts->out : 0;
     if (!code && l->n_adapters && !a->n_experts) code = adapt_assembly(l, asm_, b->w, a->into == ROLE_EMBED, err);
     mem_free(asm_->buffer);
     return code ? code : stack_bias(l, a, asm_, &b->bias, err);
 }
 
 int loader_assemble(struct loader *l, const struct matrix_args *a, struct err *err) {
-    struct assembly asm_ = {.store = l->store, .in = a->in, .is_transposed = a->is_transposed};
+    struct assembly asm_;
     bool same = true;
-    int code = ERR_OK;
+    int code = begin_assembly(l, a, &asm_, err);
     for (int32_t i = 0; i < a->n_parts && !code; i++) code = add_part(l, a, &a->parts[i], &asm_, &same, err);
     if (!code && asm_.format.mode != QUANT_NONE) asm_.is_transposed = false;
     if (!code && same) code = bind_assembly(l, a, &asm_, err);
@@ -356,15 +408,15 @@ static int unpack_row(struct assembly *a, int64_t row, unsigned char *buffer, fl
 }
 
 int loader_unpack(struct loader *l, const struct matrix_args *a, float *out, enum dtype *dtype, struct err *err) {
-    struct assembly asm_ = {.store = l->store, .in = a->in, .is_transposed = a->is_transposed};
+    struct assembly asm_;
     bool same = true;
-    int code = ERR_OK;
+    int code = begin_assembly(l, a, &asm_, err);
     for (int32_t i = 0; i < a->n_parts && !code; i++) code = add_part(l, a, &a->parts[i], &asm_, &same, err);
     if (!code && !same)
         code = err_set(err, ERR_EUNSUPPORTED, "%.*s: parts of different formats", STR_ARG(loader_path(l, a->into, a->layer)));
     unsigned char *row = mem_alloc(format_row_bytes(&asm_.format, (size_t)a->in) + 1);
-    int64_t n = asm_.out * (a->n_experts ? a->n_experts : 1);
-    for (int64_t i = 0; i < n && !code; i++) code = unpack_row(&asm_, i, row, out + i * a->in, err);
+    int64_t n = asm_.out * asm_.n_experts;
+    for (int64_t i = 0; i < n && !code; i++) code = unpack_row(&asm_, i, row, out + i * asm_.in, err);
     *dtype = asm_.format.mode == QUANT_NONE ? asm_.format.dtype : DT_F32;
     mem_free(row);
     mem_free(asm_.buffer);
@@ -379,7 +431,7 @@ static int assemble_path(struct loader *l, struct str path, int64_t out, int64_t
     if (!loader_tensor_values(l, path, -1, &s->planes[PLANE_VALUES]) || !loader_tensor(l, path, ".scales", -1, &s->planes[PLANE_SCALES]))
         return err_set(err, ERR_EFORMAT, "%.*s is missing from the checkpoint", STR_ARG(path));
     TRY(quantised_format(l, s, out, in, err));
-    *a = (struct assembly){.store = l->store, .format = s->format, .in = in, .out = out, .n_segments = 1};
+    *a = (struct assembly){.store = l->store, .format = s->format, .in = in, .in_file = in, .out = out, .n_experts = 1, .n_segments = 1};
     a->segments[0] = (struct segment){.sources = s, .n = out, .of = out};
     return ERR_OK;
 }

@@ -52,16 +52,22 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
 static int bind_woven(struct loader *l, int32_t layer, struct err *err) {
     const struct attn_spec *a = &l->spec->layers[layer].attn;
     int64_t d = a->k_width, q = a->heads * d, k = a->kv_heads * d, all = q + 2 * k, run = q / a->kv_heads, block = q / 4;
-    struct stack_part by_group[] = {{.role = ROLE_QKV, .out = q, .run = run, .step = run + 2 * d, .of = all},
-                                    {.role = ROLE_QKV, .out = k, .from = run, .run = d, .step = run + 2 * d, .of = all},
-                                    {.role = ROLE_QKV, .out = k, .from = run + d, .run = d, .step = run + 2 * d, .of = all}};
-    struct stack_part by_four[] = {{.role = ROLE_QKV, .out = q, .run = block, .step = 3 * block, .of = all},
-                                   {.role = ROLE_QKV, .out = q, .from = 2 * block, .run = block, .step = 3 * block, .of = all},
-                                   {.role = ROLE_QKV, .out = q, .from = block, .run = block, .step = 3 * block, .of = all}};
+    struct stack_part by_group[] = {{.role = ROLE_QKV, .as = ROLE_Q, .out = q, .run = run, .step = run + 2 * d, .of = all},
+                                    {.role = ROLE_QKV, .as = ROLE_K, .out = k, .from = run, .run = d, .step = run + 2 * d, .of = all},
+                                    {.role = ROLE_QKV, .as = ROLE_V, .out = k, .from = run + d, .run = d, .step = run + 2 * d, .of = all}};
+    struct stack_part by_four[] = {
+        {.role = ROLE_QKV, .as = ROLE_Q, .out = q, .run = block, .step = 3 * block, .of = all},
+        {.role = ROLE_QKV, .as = ROLE_K, .out = q, .from = 2 * block, .run = block, .step = 3 * block, .of = all},
+        {.role = ROLE_QKV, .as = ROLE_V, .out = q, .from = block, .run = block, .step = 3 * block, .of = all}};
     bool is_by_four = l->spec->family->attn.qkv == QKV_QVK_BY_FOUR;
     if (is_by_four && (a->heads % 4 || a->kv_heads != a->heads))
         return err_set(err, ERR_EFORMAT, "a fused projection in four blocks needs heads by fours, not %d", a->heads);
     return loader_stack(l, ROLE_QKV, is_by_four ? by_four : by_group, 3, layer, l->spec->hidden, err);
+}
+
+/* Of several ranks, each norms all keys together, and takes its own then. */
+static bool norms_all_keys(const struct attn_spec *a) {
+    return a->qk_norm == QK_FULL;
 }
 
 /* Rows of q, k and v (and of the gate behind q) in the checkpoint's projections, whichever way they are stored. */
@@ -70,18 +76,19 @@ static int bind_projections(struct loader *l, int32_t layer, struct err *err) {
     const struct attn_row *row = &l->spec->family->attn;
     int64_t hidden = (int64_t)l->spec->hidden * l->spec->attn_inputs, d = a->k_width, q = a->heads * d, k = a->kv_heads * d,
             v = (int64_t)a->kv_heads * a->v_width, all = q + k + v;
+    bool norms = norms_all_keys(a);
     if (l->spec->layers[layer].borrows_kv) {
         loader_ignore(l, (enum role[]){ROLE_K, ROLE_V, ROLE_K_NORM}, 3, layer);
         return loader_matrix(l, ROLE_Q, layer, q, hidden, err);
     }
     if (a->v_is_k)
-        return loader_stack(l, ROLE_QKV, (struct stack_part[]){{.role = ROLE_Q, .out = q}, {.role = ROLE_K, .out = k}}, 2, layer, hidden,
-                            err);
+        return loader_stack(l, ROLE_QKV, (struct stack_part[]){{.role = ROLE_Q, .out = q}, {.role = ROLE_K, .out = k, .is_whole = norms}},
+                            2, layer, hidden, err);
     if (row->gate == ATTN_GATE_OWN || row->gate == ATTN_GATE_HEAD)
         return loader_stack(
             l, ROLE_QKV,
             (struct stack_part[]){{.role = ROLE_Q, .out = q},
-                                  {.role = ROLE_K, .out = k},
+                                  {.role = ROLE_K, .out = k, .is_whole = norms},
                                   {.role = ROLE_V, .out = v},
                                   {.role = ROLE_ATTN_GATE, .out = row->gate == ATTN_GATE_HEAD ? a->heads : (int64_t)a->heads * a->v_width}},
             4, layer, hidden, err);
@@ -89,24 +96,28 @@ static int bind_projections(struct loader *l, int32_t layer, struct err *err) {
         return loader_stack(
             l, ROLE_QKV,
             (struct stack_part[]){{.role = ROLE_Q, .out = q, .run = d, .step = 2 * d, .of = 2 * q},
-                                  {.role = ROLE_K, .out = k},
+                                  {.role = ROLE_K, .out = k, .is_whole = norms},
                                   {.role = ROLE_V, .out = v},
                                   {.role = ROLE_Q, .as = ROLE_ATTN_GATE, .out = q, .from = d, .run = d, .step = 2 * d, .of = 2 * q}},
             4, layer, hidden, err);
     if (row->qkv != QKV_IN_TURN && loader_has(l, ROLE_QKV, layer)) return bind_woven(l, layer, err);
-    if (loader_has(l, ROLE_QKV, layer)) return loader_matrix(l, ROLE_QKV, layer, all, hidden, err);
-    return loader_stack(l, ROLE_QKV,
-                        (struct stack_part[]){{.role = ROLE_Q, .out = q}, {.role = ROLE_K, .out = k}, {.role = ROLE_V, .out = v}}, 3, layer,
-                        hidden, err);
+    struct stack_part fused[] = {{.role = ROLE_QKV, .as = ROLE_Q, .out = q, .of = all},
+                                 {.role = ROLE_QKV, .as = ROLE_K, .out = k, .from = q, .of = all, .is_whole = norms},
+                                 {.role = ROLE_QKV, .as = ROLE_V, .out = v, .from = q + k, .of = all}};
+    struct stack_part apart[] = {{.role = ROLE_Q, .out = q}, {.role = ROLE_K, .out = k, .is_whole = norms}, {.role = ROLE_V, .out = v}};
+    return loader_stack(l, ROLE_QKV, loader_has(l, ROLE_QKV, layer) ? fused : apart, 3, layer, hidden, err);
 }
 
 static int bind_norms(struct loader *l, int32_t layer, struct err *err) {
     const struct attn_spec *a = &l->spec->layers[layer].attn;
     if (a->qk_norm == QK_NONE || l->spec->family->attn.qk_norm_bare) return ERR_OK;
     bool full = a->qk_norm != QK_HEAD;
-    TRY(loader_vector(l, ROLE_Q_NORM, layer, (int64_t)a->k_width * (full ? a->heads : 1), true, err));
-    if (l->spec->layers[layer].borrows_kv) return ERR_OK;
-    return loader_vector(l, ROLE_K_NORM, layer, (int64_t)a->k_width * (full ? a->kv_heads : 1), true, err);
+    l->keeps_whole = a->qk_norm != QK_PER_HEAD;
+    int code = loader_vector(l, ROLE_Q_NORM, layer, (int64_t)a->k_width * (full ? a->heads : 1), true, err);
+    if (!code && !l->spec->layers[layer].borrows_kv)
+        code = loader_vector(l, ROLE_K_NORM, layer, (int64_t)a->k_width * (full ? a->kv_heads : 1), true, err);
+    l->keeps_whole = false;
+    return code;
 }
 
 static int mean_square(struct loader *l, enum role role, int32_t layer, int64_t n, double *out, struct err *err) {
@@ -145,7 +156,9 @@ static int bind_slopes(struct loader *l, int32_t layer, struct err *err) {
         float slope = (float)m_pow(2.0, -power);
         slopes[i] = rounded ? bf16_to_f32(bf16_from_f32(slope)) : slope;
     }
-    return loader_constant(l, "slopes", slopes, heads, &loader_slot(l, ROLE_SLOPES, layer)->w, err);
+    const float *own = slopes;
+    int64_t n_own = loader_own(l, ROLE_SLOPES, layer, &own, heads);
+    return loader_constant(l, "slopes", own, n_own, &loader_slot(l, ROLE_SLOPES, layer)->w, err);
 }
 
 static int bind_key_bias(struct loader *l, int32_t layer, struct err *err) {
@@ -167,8 +180,11 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
     if (a->has_slopes) TRY(bind_slopes(l, layer, err));
     if (a->has_key_bias) TRY(bind_key_bias(l, layer, err));
     TRY(relative_bind(l, layer, err));
-    TRY(loader_vector(l, ROLE_ATTN_SUB_NORM, layer, mixed, false, err));
-    return loader_matrix(l, ROLE_O, layer, l->spec->hidden, mixed, err);
+    bool is_absent = l->is_absent;
+    l->is_absent = false; /* a rank without heads must know of this norm: it takes part where the others gather */
+    int code = loader_vector(l, ROLE_ATTN_SUB_NORM, layer, mixed, false, err);
+    l->is_absent = is_absent;
+    return code ? code : loader_matrix(l, ROLE_O, layer, l->spec->hidden, mixed, err);
 }
 
 struct qkv {
@@ -179,7 +195,8 @@ struct qkv {
 static struct qkv project(const struct pass *p, struct tensor x) {
     const struct attn_spec *a = &p->layer->attn;
     bool gate = a->gate != ATTN_GATE_NONE, borrows = p->layer->borrows_kv;
-    int32_t q = a->heads * a->k_width, k = a->kv_heads * a->k_width, v = a->kv_heads * a->v_width;
+    int32_t k_heads = norms_all_keys(a) && p->layer->kv_part.of ? (int32_t)p->layer->kv_part.of : a->kv_heads;
+    int32_t q = a->heads * a->k_width, k = k_heads * a->k_width, v = a->kv_heads * a->v_width;
     int32_t v_at = a->v_is_k ? q : q + k;
     struct qkv t = {0};
     if (p->w[ROLE_QKV].w) {
@@ -195,7 +212,7 @@ static struct qkv project(const struct pass *p, struct tensor x) {
     t.k = pass_low_rank(p, t.k, x, ROLE_LOW_K_DOWN, ROLE_LOW_K_UP);
     t.v = pass_low_rank(p, t.v, x, ROLE_LOW_V_DOWN, ROLE_LOW_V_UP);
     t.q = tensor_split_heads(t.q, a->heads);
-    if (!borrows) t.k = tensor_split_heads(t.k, a->kv_heads), t.v = tensor_split_heads(t.v, a->kv_heads);
+    if (!borrows) t.k = tensor_split_heads(t.k, k_heads), t.v = tensor_split_heads(t.v, a->kv_heads);
     return t;
 }
 
@@ -203,7 +220,12 @@ static struct tensor qk_norm(const struct pass *p, struct tensor x, const struct
     const struct norm_spec *n = &p->m->spec.norm;
     struct norm_args args = {.weight = w->w, .bias = w->bias, .kind = n->kind, .eps = n->eps, .weight_offset = n->weight_offset};
     if (p->layer->attn.qk_norm == QK_NONE) return x;
-    if (p->layer->attn.qk_norm == QK_FULL) return tensor_split_heads(op_norm(p->l, tensor_join_heads(x), &args), x.heads);
+    if (p->layer->attn.qk_norm == QK_FULL) {
+        bool is_q = w == &p->w[ROLE_Q_NORM];
+        struct cut_range part = is_q ? p->layer->heads_part : p->layer->kv_part;
+        struct tensor all = is_q ? pass_gather(p, tensor_join_heads(x), part) : tensor_join_heads(x);
+        return tensor_split_heads(pass_own(op_norm(p->l, all, &args), part), part.of ? (int32_t)part.n : x.heads);
+    }
     args.per_head = p->layer->attn.qk_norm == QK_PER_HEAD;
     return op_norm(p->l, x, &args);
 }
@@ -282,8 +304,19 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     if (a->has_key_bias) t.q = with_ones(p, t.q);
     bool is_relative = p->m->spec.relative.span > 0;
     struct tensor seen = is_relative ? relative_attend(p, t.q, t.k, &attn) : op_attn(p->l, t.q, &attn), mixed = gated(p, seen, t.gate);
-    if (p->w[ROLE_ATTN_SUB_NORM].w) mixed = pass_norm(p, mixed, &p->w[ROLE_ATTN_SUB_NORM]);
+    if (p->w[ROLE_ATTN_SUB_NORM].w) {
+        struct tensor all = pass_gather(p, mixed, p->layer->heads_part);
+        mixed = pass_own(pass_norm(p, all, &p->w[ROLE_ATTN_SUB_NORM]), p->layer->heads_part);
+    }
     return pass_linear(p, mixed, ROLE_O);
 }
 
-const struct mixer attention_mixer = {.name = "attention", .resolve = resolve, .settle = settle, .bind = bind, .mix = mix};
+/* In the order of mix. */
+static void join(const struct pass *p) {
+    const struct attn_spec *a = &p->layer->attn;
+    int32_t heads = (int32_t)p->layer->heads_part.of;
+    if (heads && a->qk_norm == QK_FULL) op_gather(p->l, (struct tensor){0}, heads * a->k_width);
+    if (heads && p->w[ROLE_ATTN_SUB_NORM].w) op_gather(p->l, (struct tensor){0}, heads * a->v_width);
+}
+
+const struct mixer attention_mixer = {.name = "attention", .resolve = resolve, .settle = settle, .bind = bind, .mix = mix, .join = join};

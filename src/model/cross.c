@@ -48,8 +48,11 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
     TRY(loader_matrix(l, ROLE_Q, layer, (int64_t)a->heads * a->k_width, hidden, err));
     TRY(loader_matrix(l, ROLE_K, layer, (int64_t)a->kv_heads * a->k_width, hidden, err));
     TRY(loader_matrix(l, ROLE_V, layer, (int64_t)a->kv_heads * a->v_width, hidden, err));
-    TRY(loader_vector(l, ROLE_Q_NORM, layer, a->k_width, true, err));
-    TRY(loader_vector(l, ROLE_K_NORM, layer, a->k_width, true, err));
+    l->keeps_whole = true; /* one norm for all heads */
+    int code = loader_vector(l, ROLE_Q_NORM, layer, a->k_width, true, err);
+    if (!code) code = loader_vector(l, ROLE_K_NORM, layer, a->k_width, true, err);
+    l->keeps_whole = false;
+    if (code) return code;
     TRY(bind_gate(l, ROLE_CROSS_GATE, layer, err));
     TRY(bind_gate(l, ROLE_CROSS_FFN_GATE, layer, err));
     return loader_matrix(l, ROLE_O, layer, hidden, mixed, err);

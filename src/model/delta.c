@@ -175,4 +175,5 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     return pass_linear(p, tensor_join_heads(y), ROLE_MIX_OUT);
 }
 
-const struct mixer delta_mixer = {.name = "gated delta rule", .resolve = resolve, .settle = settle, .bind = bind, .mix = mix};
+const struct mixer delta_mixer =
+    {.name = "gated delta rule", .resolve = resolve, .settle = settle, .bind = bind, .mix = mix, .is_recurrent = true};

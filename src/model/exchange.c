@@ -69,8 +69,7 @@ static int bind_own(struct loader *l, int32_t layer, struct err *err) {
 }
 
 static int bind(struct loader *l, int32_t layer, struct err *err) {
-    static const enum role shifts[] = {ROLE_SHIFT_R, ROLE_SHIFT_W, ROLE_SHIFT_K,    ROLE_SHIFT_V,
-                                       ROLE_SHIFT_A, ROLE_SHIFT_G, ROLE_FFN_SHIFT_K},
+    static const enum role shifts[] = {ROLE_SHIFT_R, ROLE_SHIFT_W, ROLE_SHIFT_K, ROLE_SHIFT_V, ROLE_SHIFT_A, ROLE_SHIFT_G},
                            squares[] = {ROLE_WKV_R, ROLE_WKV_K, ROLE_WKV_V, ROLE_MIX_OUT};
     int64_t hidden = l->spec->hidden;
     for (size_t i = 0; i < sizeof shifts / sizeof *shifts; i++) TRY(bind_shift(l, shifts[i], layer, err));
@@ -133,13 +132,13 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     return pass_linear(p, op_glu(p->l, y, gate, &plain), ROLE_MIX_OUT);
 }
 
-const struct mixer exchange_mixer = {.name = "memory with exchange", .resolve = resolve, .bind = bind, .mix = mix};
+const struct mixer exchange_mixer = {.name = "memory with exchange", .resolve = resolve, .bind = bind, .mix = mix, .is_recurrent = true};
 
 /* ---- the stream: the feed-forward reads mixed positions, too ------------------------------------------------------- */
 
 static int bind_stream(struct loader *l, int32_t layer, struct err *err) {
     int32_t n = l->spec->recur.width;
-    if (layer >= 0) return ERR_OK;
+    if (layer >= 0) return bind_shift(l, ROLE_FFN_SHIFT_K, layer, err);
     TRY(recur_shift_bind(l, layer, err));
     float *unit = arena_new(&l->scratch, float, n);
     for (int32_t i = 0; i < n; i++) unit[i] = 1.0f / (float)sqrt((double)n);

@@ -178,10 +178,14 @@ static int bind_dense(struct loader *l, int32_t layer, const struct dense_roles 
     if (kind == FFN_PLAIN) TRY(loader_matrix(l, d->up, layer, inner, hidden, err));
     else if (l->spec->family->flags & FAM_UP_FIRST && loader_has(l, d->gate_up, layer))
         TRY(loader_stack(l, d->gate_up,
-                         (struct stack_part[]){{.role = d->gate_up, .out = inner, .from = inner, .of = 2 * inner},
-                                               {.role = d->gate_up, .out = inner, .of = 2 * inner}},
+                         (struct stack_part[]){{.role = d->gate_up, .as = d->gate, .out = inner, .from = inner, .of = 2 * inner},
+                                               {.role = d->gate_up, .as = d->up, .out = inner, .of = 2 * inner}},
                          2, layer, hidden, err));
-    else if (loader_has(l, d->gate_up, layer)) TRY(loader_matrix(l, d->gate_up, layer, 2 * inner, hidden, err));
+    else if (loader_has(l, d->gate_up, layer))
+        TRY(loader_stack(l, d->gate_up,
+                         (struct stack_part[]){{.role = d->gate_up, .as = d->gate, .out = inner, .of = 2 * inner},
+                                               {.role = d->gate_up, .as = d->up, .out = inner, .from = inner, .of = 2 * inner}},
+                         2, layer, hidden, err));
     else
         TRY(loader_stack(l, d->gate_up, (struct stack_part[]){{.role = d->gate, .out = inner}, {.role = d->up, .out = inner}}, 2, layer,
                          hidden, err));
@@ -353,7 +357,9 @@ int ffn_bind(struct loader *l, int32_t layer, struct err *err) {
 
 /* Only gates well above their row's mean count. */
 static struct tensor cut(const struct pass *p, struct tensor gate) {
-    return p->layer->is_cut ? op_norm(p->l, gate, &(struct norm_args){.kind = NORM_CUT, .cut = p->layer->cut}) : gate;
+    if (!p->layer->is_cut) return gate;
+    gate = pass_gather(p, gate, p->layer->inner_part);
+    return pass_own(op_norm(p->l, gate, &(struct norm_args){.kind = NORM_CUT, .cut = p->layer->cut}), p->layer->inner_part);
 }
 
 typedef struct tensor product_fn(const struct pass *p, struct tensor x, enum role role);
@@ -362,6 +368,13 @@ static struct tensor dense(const struct pass *p, struct tensor x, const struct d
                            const struct act_args *act) {
     const struct bound *w = p->w;
     struct tensor h;
+    bool is_normed = d == &own_roles && w[ROLE_FFN_SUB_NORM].w;
+    if (!w[d->down].w) {
+        int32_t whole = (int32_t)p->layer->inner_part.of;
+        if (d == &own_roles && p->layer->is_cut) op_gather(p->l, (struct tensor){0}, whole);
+        if (is_normed) op_gather(p->l, (struct tensor){0}, whole);
+        return pass_nothing(p, x);
+    }
     product_fn *product = act->kind == ACT_RELU2 ? pass_linear_wide : pass_linear; /* a square doubles errors */
     if (kind == FFN_PLAIN) {
         h = op_act(p->l, product(p, x, d->up), act);
@@ -372,7 +385,7 @@ static struct tensor dense(const struct pass *p, struct tensor x, const struct d
     } else {
         h = op_glu(p->l, cut(p, product(p, x, d->gate)), product(p, x, d->up), act);
     }
-    if (d == &own_roles && w[ROLE_FFN_SUB_NORM].w) h = pass_norm(p, h, &w[ROLE_FFN_SUB_NORM]);
+    if (is_normed) h = pass_own(pass_norm(p, pass_gather(p, h, p->layer->inner_part), &w[ROLE_FFN_SUB_NORM]), p->layer->inner_part);
     return product(p, h, d->down);
 }
 
@@ -390,7 +403,7 @@ static struct tensor shared_expert(const struct pass *p, struct tensor x) {
     return op_glu(p->l, y, gate, &(struct act_args){.kind = ACT_NONE, .scale = 1.0f});
 }
 
-struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor router_logits) {
+static struct tensor experts_part(const struct pass *p, struct tensor x, struct tensor router_logits) {
     const struct moe_spec *m = &p->m->spec.moe;
     const struct bound *w = p->w;
     struct route_args route = m->route;
@@ -404,6 +417,7 @@ struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor 
         router_logits = op_glu(p->l, router_logits, chosen, &(struct act_args){.kind = ACT_NONE, .scale = 1.0f});
     }
     route.expert_scale = w[ROLE_EXPERT_SCALE].w;
+    if (!w[ROLE_EXPERT_DOWN].w) return pass_nothing(p, x);
     op_route(p->l, router_logits, &route, &ids, &weights);
     struct tensor passed = {0};
     if (m->n_passing) {
@@ -423,18 +437,27 @@ struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor 
                                           .down_bias = w[ROLE_EXPERT_DOWN].bias,
                                           .act = act,
                                           .inner = m->inner,
+                                          .first = (int32_t)w[ROLE_EXPERT_DOWN].first,
                                           .scale_input = m->scale_input});
     if (m->latent) x = pass_linear(p, x, ROLE_LATENT_OUT);
-    return m->n_passing ? op_add(p->l, x, passed, NULL) : x;
+    return m->n_passing && w[ROLE_EXPERT_DOWN].first == 0 ? op_add(p->l, x, passed, NULL) : x; /* one rank passes it on */
 }
 
-struct tensor feed_forward(const struct pass *p, struct tensor x) {
+struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor router_logits) {
+    return pass_sum(p, experts_part(p, x, router_logits));
+}
+
+struct tensor feed_forward_part(const struct pass *p, struct tensor x) {
     if (p->layer->ffn == FFN_EXPERTS) {
-        struct tensor y = pass_experts(p, x, pass_linear(p, x, ROLE_ROUTER));
+        struct tensor y = experts_part(p, x, pass_linear(p, x, ROLE_ROUTER));
         const struct moe_spec *m = &p->m->spec.moe;
         return m->shared_inner ? op_add(p->l, y, shared_expert(p, x), &(struct add_args){m->sum_scale, m->sum_scale}) : y;
     }
     const struct act_args *own = p->m->weights.acts ? &p->m->weights.acts[p->layer - p->m->spec.layers] : &p->m->spec.act;
     struct act_args act = limited(p->layer->limit, own);
     return dense(p, x, &own_roles, p->layer->ffn, &act);
+}
+
+struct tensor feed_forward(const struct pass *p, struct tensor x) {
+    return pass_sum(p, feed_forward_part(p, x));
 }

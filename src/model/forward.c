@@ -20,8 +20,41 @@ struct tensor pass_low_rank(const struct pass *p, struct tensor y, struct tensor
     return p->w[down].w ? op_add(p->l, y, pass_linear(p, pass_linear(p, x, down), up), NULL) : y;
 }
 
+struct tensor pass_sum(const struct pass *p, struct tensor x) {
+    return p->m->spec.rank.n > 1 ? op_sum(p->l, x) : x;
+}
+
+struct tensor pass_nothing(const struct pass *p, struct tensor x) {
+    return op_act(p->l, x, &(struct act_args){.kind = ACT_NONE, .scale = 0.0f});
+}
+
+struct tensor pass_gather(const struct pass *p, struct tensor x, struct cut_range part) {
+    return part.of ? op_gather(p->l, x, (int32_t)(x.width / part.n * part.of)) : x;
+}
+
+struct tensor pass_own(struct tensor x, struct cut_range part) {
+    int32_t each = part.of ? (int32_t)(x.width / part.of) : 0;
+    return part.of ? tensor_slice(x, (int32_t)part.first * each, (int32_t)part.n * each) : x;
+}
+
+struct tensor pass_embed(const struct pass *p, const struct bound *table, const struct embed_args *args) {
+    struct embed_args part = *args;
+    part.weight = table->w;
+    part.first = (int32_t)table->first;
+    part.of = (int32_t)table->of;
+    struct tensor x = op_embed(p->l, &part);
+    return table->of ? op_sum(p->l, x) : x;
+}
+
+struct tensor pass_mix_part(const struct pass *p, const struct mixer *m, struct tensor x) {
+    bool is_absent = m->is_recurrent ? p->layer->no_recurrence : p->layer->no_attention;
+    if (!is_absent) return m->mix(p, x);
+    if (m->join) m->join(p);
+    return pass_nothing(p, tensor_slice(x, 0, p->m->spec.hidden));
+}
+
 struct tensor pass_mix(const struct pass *p, struct tensor x) {
-    return mixer_table[p->layer->mixer]->mix(p, x);
+    return pass_sum(p, pass_mix_part(p, mixer_table[p->layer->mixer], x));
 }
 
 struct tensor pass_rope(const struct pass *p, struct tensor x) {
@@ -59,8 +92,9 @@ static struct tensor half(const struct pass *p, struct tensor x, half_fn *f, enu
 static struct tensor parallel(const struct pass *p, struct tensor x) {
     bool two = p->layer->wiring == WIRE_PARALLEL_TWO;
     struct tensor n = pass_norm(p, x, &p->w[ROLE_MIX_NORM]);
-    struct tensor h = pass_mix(p, n);
-    h = op_add(p->l, h, feed_forward(p, two ? pass_norm(p, x, &p->w[ROLE_FFN_NORM]) : n), NULL);
+    struct tensor h = pass_mix_part(p, mixer_table[p->layer->mixer], n);
+    h = op_add(p->l, h, feed_forward_part(p, two ? pass_norm(p, x, &p->w[ROLE_FFN_NORM]) : n), NULL);
+    h = pass_sum(p, h);
     return op_add(p->l, x, h, &(struct add_args){1.0f, p->m->spec.residual_scale});
 }
 
@@ -75,7 +109,7 @@ static struct tensor embed(struct pass *p) {
     const struct spec *s = &p->m->spec;
     const struct bound *g = p->m->weights.global;
     int32_t typed = s->n_types ? s->vocab : 0;
-    struct tensor x = op_embed(p->l, &(struct embed_args){.weight = g[ROLE_EMBED].w, .scale = s->embed_scale, .vocab = typed});
+    struct tensor x = pass_embed(p, &g[ROLE_EMBED], &(struct embed_args){.scale = s->embed_scale, .vocab = typed});
     bool is_among = !s->kv.n_of_pictures; /* pictures are rows of the stream */
     if (p->l->gives && is_among && !p->m->is_draft_head) x = op_given(p->l, x, &(struct given_args){.width = s->embed_width});
     if (g[ROLE_TYPES].w) {
@@ -138,6 +172,7 @@ struct tensor forward_head(const struct model *m, struct oplist *l, struct tenso
     const struct bound *g = m->weights.global;
     if (g[ROLE_EMBED_OUT].w) x = op_linear(l, x, &(struct linear_args){.weight = g[ROLE_EMBED_OUT].w});
     x = op_linear(l, x, &(struct linear_args){g[ROLE_HEAD].w, g[ROLE_HEAD].bias, 0});
+    if (g[ROLE_HEAD].of) x = op_gather(l, x, s->vocab);
     if (s->logit_scale != 1.0f) x = op_act(l, x, &(struct act_args){.kind = ACT_NONE, .scale = s->logit_scale});
     if (s->logit_softcap > 0) x = op_act(l, x, &(struct act_args){.kind = ACT_SOFTCAP, .scale = 1.0f, .p = {s->logit_softcap}});
     return x;

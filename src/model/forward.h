@@ -60,10 +60,22 @@ struct tensor pass_linear(const struct pass *p, struct tensor x, enum role role)
 struct tensor pass_linear_wide(const struct pass *p, struct tensor x, enum role role);
 /* y + up(down(x)), where the layer has these two. */
 struct tensor pass_low_rank(const struct pass *p, struct tensor y, struct tensor x, enum role down, enum role up);
-struct tensor pass_mix(const struct pass *p, struct tensor x);   /* the layer's mixer */
+struct tensor pass_mix(const struct pass *p, struct tensor x); /* the layer's mixer */
+struct mixer;
+/* A rank's part of what a mixer makes, which pass_sum adds up. */
+struct tensor pass_mix_part(const struct pass *p, const struct mixer *m, struct tensor x);
+/* Of several ranks: the sum of what each has; one without a part brings zeros of x's shape. A rank alone: x. */
+struct tensor pass_sum(const struct pass *p, struct tensor x);
+struct tensor pass_nothing(const struct pass *p, struct tensor x);
+/* [rows, 1, part.n * k] of every rank behind each other, [rows, 1, part.of * k]; and the rank's own of such. */
+struct tensor pass_gather(const struct pass *p, struct tensor x, struct cut_range part);
+struct tensor pass_own(struct tensor x, struct cut_range part);
+/* Rows of a table of the vocabulary, of which each rank has a part. */
+struct tensor pass_embed(const struct pass *p, const struct bound *table, const struct embed_args *args);
 struct tensor pass_block(const struct pass *p, struct tensor x); /* the usual block */
 struct tensor pass_rope(const struct pass *p, struct tensor x);  /* by the layer's table, if it has one */
 struct tensor feed_forward(const struct pass *p, struct tensor x);
+struct tensor feed_forward_part(const struct pass *p, struct tensor x);                         /* what a rank has of it */
 struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor router_logits); /* without a shared one */
 
 #endif

@@ -60,7 +60,7 @@ static int settle(struct loader *l, struct spec *spec, struct err *err) {
 static int bind(struct loader *l, int32_t layer, struct err *err) {
     if (layer < 0) return ERR_OK;
     TRY(bind_factors(l, layer, err));
-    return ssd_mixer.bind(l, layer, err);
+    return loader_bind_mixer(l, &ssd_mixer, layer, err);
 }
 
 static struct tensor scaled(const struct pass *p, struct tensor x, float scale) {
@@ -71,6 +71,7 @@ static struct tensor gated_ffn(const struct pass *p, struct tensor x) {
     float scale = p->m->spec.hybrid.ffn[0];
     if (scale == 1.0f) return feed_forward(p, x);
     struct tensor gate, up;
+    if (!p->w[ROLE_DOWN].w) return pass_sum(p, pass_nothing(p, x));
     if (p->w[ROLE_GATE_UP].w) {
         struct tensor both = pass_linear(p, x, ROLE_GATE_UP);
         gate = tensor_slice(both, 0, both.width / 2);
@@ -79,14 +80,15 @@ static struct tensor gated_ffn(const struct pass *p, struct tensor x) {
         gate = pass_linear(p, x, ROLE_GATE);
         up = pass_linear(p, x, ROLE_UP);
     }
-    return pass_linear(p, op_glu(p->l, scaled(p, gate, scale), up, &p->m->spec.act), ROLE_DOWN);
+    return pass_sum(p, pass_linear(p, op_glu(p->l, scaled(p, gate, scale), up, &p->m->spec.act), ROLE_DOWN));
 }
 
 static struct tensor block(const struct pass *p, struct tensor x) {
     const struct hybrid_spec *h = &p->m->spec.hybrid;
     struct tensor n = pass_norm(p, x, &p->w[ROLE_MIX_NORM]);
-    struct tensor space = ssd_mixer.mix(p, scaled(p, n, h->ssm_in)), attended = pass_mix(p, scaled(p, n, h->attn_in));
-    x = op_add(p->l, x, op_add(p->l, space, attended, &(struct add_args){h->ssm_out, h->attn_out}), NULL);
+    struct tensor space = pass_mix_part(p, &ssd_mixer, scaled(p, n, h->ssm_in));
+    struct tensor attended = pass_mix_part(p, &attention_mixer, scaled(p, n, h->attn_in));
+    x = op_add(p->l, x, pass_sum(p, op_add(p->l, space, attended, &(struct add_args){h->ssm_out, h->attn_out})), NULL);
     return op_add(p->l, x, gated_ffn(p, pass_norm(p, x, &p->w[ROLE_FFN_NORM])), &(struct add_args){1.0f, h->ffn[1]});
 }
 

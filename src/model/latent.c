@@ -79,8 +79,10 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
 static int bind_absorbed_keys(struct loader *l, int32_t layer, struct err *err) {
     const struct latent_spec *t = &l->spec->latent;
     int64_t heads = l->spec->layers[layer].attn.heads, rank = t->kv_rank, nope = t->nope, all = nope + t->v_width;
-    size_t bytes = (size_t)(heads * rank * nope) * sizeof(float);
     struct stack_part keys = {.role = ROLE_KV_B, .out = heads * nope, .run = nope, .step = all, .of = heads * all};
+    struct cut_range own = loader_range(l, AXIS_HEADS, layer, heads);
+    if (own.of) heads = own.n;
+    size_t bytes = (size_t)(heads * rank * nope) * sizeof(float) + 1;
     struct weight_source shape = {
         .name = str_copy(l->arena, loader_path(l, ROLE_K_ABSORBED, layer)).p, .n_experts = (int32_t)heads, .out = rank, .in = nope};
     float *stored = mem_try(bytes), *turned = mem_try(bytes);
@@ -107,7 +109,8 @@ static int bind_absorbed(struct loader *l, int32_t layer, struct err *err) {
         part = (struct stack_part){.role = ROLE_V_ABSORBED, .out = t->v_width};
     } else {
         TRY(bind_absorbed_keys(l, layer, err));
-        part = (struct stack_part){.role = ROLE_KV_B, .out = t->v_width, .from = t->nope, .of = t->nope + t->v_width};
+        part =
+            (struct stack_part){.role = ROLE_KV_B, .as = ROLE_V_ABSORBED, .out = t->v_width, .from = t->nope, .of = t->nope + t->v_width};
     }
     a.into = ROLE_V_ABSORBED, a.in = t->kv_rank;
     return loader_assemble(l, &a, err);

@@ -41,7 +41,7 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     return pass_linear(p, op_norm_gated(p->l, tensor_join_heads(y), pass_linear(p, x, ROLE_MIX_OUT_GATE), &norm), ROLE_MIX_OUT);
 }
 
-const struct mixer lightning_mixer = {.name = "lightning attention", .resolve = resolve, .bind = bind, .mix = mix};
+const struct mixer lightning_mixer = {.name = "lightning attention", .resolve = resolve, .bind = bind, .mix = mix, .is_recurrent = true};
 
 /* ---- the residual stream ------------------------------------------------------------------------------------------ */
 

@@ -63,4 +63,4 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     return pass_linear(p, op_glu(p->l, y, x, &p->m->spec.act), ROLE_MIX_OUT);
 }
 
-const struct mixer lru_mixer = {.name = "linear recurrence", .resolve = resolve, .bind = bind, .mix = mix};
+const struct mixer lru_mixer = {.name = "linear recurrence", .resolve = resolve, .bind = bind, .mix = mix, .is_recurrent = true};

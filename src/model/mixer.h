@@ -13,6 +13,9 @@ struct mixer {
     int (*settle)(struct loader *l, struct spec *spec, int32_t layer, struct err *err);
     int (*bind)(struct loader *l, int32_t layer, struct err *err);
     struct tensor (*mix)(const struct pass *p, struct tensor x);
+    /* Of several ranks, one without a part of the layer: takes part where the others gather. NULL: they do not. */
+    void (*join)(const struct pass *p);
+    bool is_recurrent; /* it keeps states, no keys and values */
 };
 
 /* By enum mixer_kind. MIX_NONE is a mixer that does nothing. */

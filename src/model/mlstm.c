@@ -90,4 +90,4 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     return pass_linear(p, op_glu(p->l, out, tensor_join_heads(y), &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f}), ROLE_MIX_OUT);
 }
 
-const struct mixer mlstm_mixer = {.name = "gated memory", .resolve = resolve, .bind = bind, .mix = mix};
+const struct mixer mlstm_mixer = {.name = "gated memory", .resolve = resolve, .bind = bind, .mix = mix, .is_recurrent = true};

@@ -52,8 +52,7 @@ struct tensor per_layer_enter(struct pass *p, struct tensor x) {
     const struct spec *s = &p->m->spec;
     const struct bound *g = p->m->weights.global;
     if (s->per_layer.width == 0) return x;
-    struct tensor own =
-        op_embed(p->l, &(struct embed_args){.weight = g[ROLE_EMBED_PER_LAYER].w, .scale = (float)sqrt((double)s->per_layer.width)});
+    struct tensor own = pass_embed(p, &g[ROLE_EMBED_PER_LAYER], &(struct embed_args){.scale = (float)sqrt((double)s->per_layer.width)});
     struct tensor seen = scaled(p, op_linear(p->l, x, &(struct linear_args){.weight = g[ROLE_PER_LAYER_IN].w, .wide = s->wide}),
                                 1.0 / sqrt((double)s->hidden));
     seen = pass_norm(p, tensor_split_heads(seen, s->n_layers), &g[ROLE_PER_LAYER_IN_NORM]);

@@ -53,4 +53,4 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     return pass_linear(p, y, ROLE_MIX_OUT);
 }
 
-const struct mixer scan_mixer = {.name = "selective scan", .resolve = resolve, .bind = bind, .mix = mix};
+const struct mixer scan_mixer = {.name = "selective scan", .resolve = resolve, .bind = bind, .mix = mix, .is_recurrent = true};

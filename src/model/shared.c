@@ -39,6 +39,14 @@ static int settle(struct loader *l, struct spec *spec, int32_t layer, struct err
 static const enum role block_roles[] = {ROLE_BLOCK_NORM, ROLE_QKV, ROLE_Q, ROLE_K, ROLE_V, ROLE_O, ROLE_FFN_NORM, ROLE_GATE_UP, ROLE_DOWN};
 enum { N_BLOCK_ROLES = sizeof block_roles / sizeof *block_roles };
 
+/* [gate | up], as a matrix of two parts. */
+static int bind_pair(struct loader *l, int32_t layer, enum role role, int64_t in, struct err *err) {
+    int64_t inner = l->spec->layers[layer].inner;
+    struct stack_part parts[] = {{.role = role, .as = ROLE_GATE, .out = inner, .of = 2 * inner},
+                                 {.role = role, .as = ROLE_UP, .out = inner, .from = inner, .of = 2 * inner}};
+    return loader_stack(l, role, parts, 2, layer, in, err);
+}
+
 /* The block itself, once for all layers that use it; a file may hold it again for each of them. */
 static int bind_block(struct loader *l, int32_t layer, struct err *err) {
     const struct layer_spec *ls = &l->spec->layers[layer];
@@ -49,9 +57,9 @@ static int bind_block(struct loader *l, int32_t layer, struct err *err) {
         return ERR_OK;
     }
     TRY(loader_vector(l, ROLE_BLOCK_NORM, layer, hidden * attn_inputs(l->spec->family), true, err));
-    TRY(attention_mixer.bind(l, layer, err));
+    TRY(loader_bind_mixer(l, &attention_mixer, layer, err));
     TRY(loader_vector(l, ROLE_FFN_NORM, layer, hidden, true, err));
-    TRY(loader_matrix(l, ROLE_GATE_UP, layer, 2 * (int64_t)ls->inner, hidden, err));
+    TRY(bind_pair(l, layer, ROLE_GATE_UP, hidden, err));
     return loader_matrix(l, ROLE_DOWN, layer, hidden, ls->inner, err);
 }
 
@@ -65,17 +73,19 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
     int64_t hidden = l->spec->hidden, wide = hidden * attn_inputs(l->spec->family), width = ls->attn.k_width;
     int32_t reader = l->reader;
     l->reader = READ_ALL;
+    l->is_absent = false; /* of several ranks, the parts of this say for themselves who has them */
     int code = bind_block(l, layer, err);
     l->reader = reader;
     if (code) return code;
     TRY(loader_matrix(l, ROLE_BLOCK_OUT, layer, hidden, hidden, err));
-    TRY(bind_low_rank(l, layer, ROLE_LOW_FFN_DOWN, 2 * (int64_t)ls->inner, hidden, err));
+    TRY(loader_matrix(l, ROLE_LOW_FFN_DOWN, layer, l->spec->shared.rank, hidden, err));
+    TRY(bind_pair(l, layer, ROLE_LOW_FFN_UP, l->spec->shared.rank, err));
     if (l->spec->shared.has_qkv_ranks) {
         TRY(bind_low_rank(l, layer, ROLE_LOW_Q_DOWN, ls->attn.heads * width, wide, err));
         TRY(bind_low_rank(l, layer, ROLE_LOW_K_DOWN, ls->attn.kv_heads * width, wide, err));
         TRY(bind_low_rank(l, layer, ROLE_LOW_V_DOWN, ls->attn.kv_heads * width, wide, err));
     }
-    return mixer_table[MIX_SSD]->bind(l, layer, err);
+    return loader_bind_mixer(l, mixer_table[MIX_SSD], layer, err);
 }
 
 /* ---- forward ------------------------------------------------------------------------------------------------------ */
@@ -84,11 +94,8 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     return mixer_table[MIX_SSD]->mix(p, x);
 }
 
-const struct mixer shared_mixer = {.name = "state space behind a shared block",
-                                   .resolve = resolve,
-                                   .settle = settle,
-                                   .bind = bind,
-                                   .mix = mix};
+const struct mixer shared_mixer =
+    {.name = "state space behind a shared block", .resolve = resolve, .settle = settle, .bind = bind, .mix = mix, .is_recurrent = true};
 
 static struct tensor enter(struct pass *p, struct tensor x) {
     return p->extra = x;
@@ -96,11 +103,12 @@ static struct tensor enter(struct pass *p, struct tensor x) {
 
 static struct tensor shared_block(const struct pass *p, struct tensor x) {
     int32_t inner = p->layer->inner;
-    x = attention_mixer.mix(p, pass_norm(p, op_concat(p->l, x, p->extra), &p->w[ROLE_BLOCK_NORM]));
+    x = pass_sum(p, pass_mix_part(p, &attention_mixer, pass_norm(p, op_concat(p->l, x, p->extra), &p->w[ROLE_BLOCK_NORM])));
     x = pass_norm(p, x, &p->w[ROLE_FFN_NORM]);
+    if (!p->w[ROLE_DOWN].w) return pass_linear(p, pass_sum(p, pass_nothing(p, x)), ROLE_BLOCK_OUT);
     struct tensor both = pass_low_rank(p, pass_linear(p, x, ROLE_GATE_UP), x, ROLE_LOW_FFN_DOWN, ROLE_LOW_FFN_UP);
     x = op_glu(p->l, tensor_slice(both, 0, inner), tensor_slice(both, inner, inner), &p->m->spec.act);
-    return pass_linear(p, pass_linear(p, x, ROLE_DOWN), ROLE_BLOCK_OUT);
+    return pass_linear(p, pass_sum(p, pass_linear(p, x, ROLE_DOWN)), ROLE_BLOCK_OUT);
 }
 
 static struct tensor block(const struct pass *p, struct tensor x) {

@@ -22,4 +22,4 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     return pass_linear(p, op_glu(p->l, tensor_slice(all, hidden, hidden), y, &product), ROLE_MIX_OUT);
 }
 
-const struct mixer shortconv_mixer = {.name = "short convolution", .resolve = resolve, .bind = bind, .mix = mix};
+const struct mixer shortconv_mixer = {.name = "short convolution", .resolve = resolve, .bind = bind, .mix = mix, .is_recurrent = true};

@@ -5,6 +5,7 @@ set(MODEL_SOURCES
   src/model/attention.c
   src/model/cfg.c
   src/model/cross.c
+  src/model/cut.c
   src/model/delta.c
   src/model/draft_head.c
   src/model/families.c

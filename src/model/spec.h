@@ -12,6 +12,7 @@
 
 #include "backend/backend.h"
 #include "model/cfg.h"
+#include "model/cut.h"
 
 /* What a layer mixes positions with; mixer.h holds the functions. */
 enum mixer_kind {
@@ -162,6 +163,8 @@ struct layer_spec {
     int32_t state;       /* first of the layer's recurrent states */
     int32_t lender, use; /* of a block that layers share: the layer whose weights it has, and how many had such a block before; or of
                              * a file whose layers are two of ours: its layer, and which of the two */
+    bool no_attention, no_recurrence;                 /* of several ranks, this one has no part of that */
+    struct cut_range heads_part, kv_part, inner_part; /* of the numbers above, which are the rank's own; of 0: they are all */
 };
 
 struct norm_spec {
@@ -253,6 +256,7 @@ struct spec {
     struct rope_spec ropes[ROPE_TABLES_MAX];
     int32_t n_ropes, n_rope_tables; /* tables that depend on the length */
     struct kv_layout kv;            /* classes; the engine fills in block and slot counts */
+    struct rank rank;               /* n above 1: heads and widths of layers are this rank's part (cut.h) */
 };
 
 /* Joins the config with its family's row. Unknown model types are refused by name, with the nearest known ones. */

@@ -96,4 +96,4 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     return pass_linear(p, gated(p, tensor_join_heads(y), tensor_slice(all, 0, s->inner)), ROLE_MIX_OUT);
 }
 
-const struct mixer ssd_mixer = {.name = "state space", .resolve = resolve, .bind = bind, .mix = mix};
+const struct mixer ssd_mixer = {.name = "state space", .resolve = resolve, .bind = bind, .mix = mix, .is_recurrent = true};

@@ -7,7 +7,13 @@
 #include "tensor/quant.h"
 
 static const char *const default_names[N_ROLES] = {
-#define ROLE(id, name) [ROLE_##id] = name,
+#define ROLE(id, side, axis, name) [ROLE_##id] = name,
+#include "model/roles.def"
+#undef ROLE
+};
+
+static const struct role_cut role_cuts[N_ROLES] = {
+#define ROLE(id, side, axis, name) [ROLE_##id] = {CUT_##side, AXIS_##axis},
 #include "model/roles.def"
 #undef ROLE
 };
@@ -119,6 +125,8 @@ static struct weight *track(struct loader *l) {
 }
 
 int loader_bind(struct loader *l, const struct weight_source *source, struct weight **out, struct err *err) {
+    *out = NULL;
+    if (l->is_absent || source->n_experts == 0 || source->out == 0 || source->in == 0) return ERR_OK; /* other ranks have it */
     struct weight *w = track(l);
     struct weight_source placed = *source;
     placed.reader = l->reader;
@@ -169,6 +177,37 @@ int64_t loader_tensor_elements(const struct tensor_info *t, int32_t n_dims) {
     return n;
 }
 
+/* ---- parts of ranks ------------------------------------------------------------------------------------------------ */
+
+struct role_cut loader_cut(enum role role) {
+    return role_cuts[role];
+}
+
+struct cut_range loader_range(const struct loader *l, enum cut_axis axis, int32_t layer, int64_t units) {
+    enum { STEP = 16 }; /* rows that kernels take together */
+    if (!l->cuts || l->keeps_whole) return (struct cut_range){0};
+    if (axis == AXIS_EXPERTS) return cut_share(units, 1, l->rank);
+    if (axis == AXIS_VOCAB) return cut_share(units, units / STEP < l->rank.n ? 1 : STEP, l->rank);
+    return layer < 0 ? (struct cut_range){0} : l->cuts[layer].axes[axis];
+}
+
+int64_t loader_own(const struct loader *l, enum role role, int32_t layer, const float **values, int64_t n) {
+    struct role_cut cut = role_cuts[role];
+    struct cut_range range = cut.side == CUT_ROWS ? loader_range(l, cut.axis, layer, n) : (struct cut_range){0};
+    if (range.of == 0) return n;
+    *values += range.first * (n / range.of);
+    return range.n * (n / range.of);
+}
+
+int loader_bind_mixer(struct loader *l, const struct mixer *m, int32_t layer, struct err *err) {
+    const struct layer_cut *c = l->cuts ? &l->cuts[layer] : NULL;
+    bool was_absent = l->is_absent;
+    l->is_absent = c && (m->is_recurrent ? c->no_recurrence : c->no_attention);
+    int code = m->bind(l, layer, err);
+    l->is_absent = was_absent;
+    return code;
+}
+
 /* ---- vectors ------------------------------------------------------------------------------------------------------ */
 
 int loader_read_f32(struct loader *l, const struct tensor_info *t, int64_t n, float *out, struct err *err) {
@@ -185,19 +224,32 @@ int loader_read_f32(struct loader *l, const struct tensor_info *t, int64_t n, fl
     return code;
 }
 
-int loader_flat(struct loader *l, const struct tensor_info *t, int64_t n, struct weight **out, struct err *err) {
+static int bind_flat(struct loader *l, const struct tensor_info *t, int64_t n, enum role role, int32_t layer, struct weight **out,
+                     struct err *err) {
     float *values = mem_try((size_t)n * sizeof *values);
+    const float *own = values;
     if (!values) return err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(t->name));
     int code = loader_read_f32(l, t, n, values, err);
-    if (!code) code = loader_constant(l, str_cstr(l->arena, t->name), values, n, out, err);
+    int64_t n_own = role < N_ROLES ? loader_own(l, role, layer, &own, n) : n;
+    if (!code) code = loader_constant(l, str_cstr(l->arena, t->name), own, n_own, out, err);
     mem_free(values);
     return code;
 }
 
+int loader_flat(struct loader *l, const struct tensor_info *t, int64_t n, struct weight **out, struct err *err) {
+    return bind_flat(l, t, n, N_ROLES, -1, out, err);
+}
+
+int loader_flat_part(struct loader *l, enum role role, int32_t layer, const struct tensor_info *t, int64_t n, struct weight **out,
+                     struct err *err) {
+    return bind_flat(l, t, n, role, layer, out, err);
+}
+
 /* One tensor per head, behind each other. */
-static int bind_vectors(struct loader *l, struct str path, int64_t n, struct weight **out, struct err *err) {
+static int bind_vectors(struct loader *l, enum role role, int32_t layer, struct str path, int64_t n, struct weight **out, struct err *err) {
     struct tensor_info t;
     float *values = mem_try((size_t)n * sizeof *values);
+    const float *own = values;
     if (!values) return err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(path));
     int code = ERR_OK;
     int64_t at = 0;
@@ -212,7 +264,8 @@ static int bind_vectors(struct loader *l, struct str path, int64_t n, struct wei
         if (!code) code = loader_read_f32(l, &t, size, values + at, err);
         at += size;
     }
-    if (!code) code = loader_constant(l, str_cstr(l->arena, path), values, n, out, err);
+    n = loader_own(l, role, layer, &own, n);
+    if (!code) code = loader_constant(l, str_cstr(l->arena, path), own, n, out, err);
     mem_free(values);
     return code;
 }
@@ -222,10 +275,10 @@ int loader_vector(struct loader *l, enum role role, int32_t layer, int64_t n, bo
     struct tensor_info t;
     struct bound *b = loader_slot(l, role, layer);
     if (!loader_find(l, role, layer, &path)) return required ? loader_missing(l, role, layer, err) : ERR_OK;
-    if (str_find_char(path, '#', 0) != STR_NONE) return bind_vectors(l, path, n, &b->w, err);
+    if (str_find_char(path, '#', 0) != STR_NONE) return bind_vectors(l, role, layer, path, n, &b->w, err);
     loader_tensor_values(l, path, -1, &t);
-    TRY(loader_flat(l, &t, n, &b->w, err));
-    return loader_tensor_bias(l, path, -1, &t) ? loader_flat(l, &t, n, &b->bias, err) : ERR_OK;
+    TRY(loader_flat_part(l, role, layer, &t, n, &b->w, err));
+    return loader_tensor_bias(l, path, -1, &t) ? loader_flat_part(l, role, layer, &t, n, &b->bias, err) : ERR_OK;
 }
 
 int loader_values(struct loader *l, enum role role, int32_t layer, const char *suffix, int64_t n, float *out, struct err *err) {
@@ -274,14 +327,15 @@ static int find_prefix(struct loader *l, struct err *err) {
 static int tie_head(struct loader *l, struct err *err) {
     struct bound *head = &l->out->global[ROLE_HEAD];
     struct tensor_info t;
-    head->w = l->out->global[ROLE_EMBED].w;
+    *head = l->out->global[ROLE_EMBED];
+    head->bias = NULL;
     TRY(adapt_tied_head(l, &head->w, err));
     for (size_t i = 0; i < sizeof head_prefixes / sizeof *head_prefixes; i++) {
         struct str names = role_names(l, ROLE_HEAD), name;
         l->head_prefix = str_of(head_prefixes[i]);
         while (str_split_next(&names, '|', &name))
             if (loader_tensor(l, expand(l, &l->scratch, ROLE_HEAD, name, -1), ".bias", -1, &t))
-                return loader_flat(l, &t, l->spec->vocab, &head->bias, err);
+                return loader_flat_part(l, ROLE_HEAD, -1, &t, l->spec->vocab, &head->bias, err);
     }
     return ERR_OK;
 }
@@ -344,9 +398,11 @@ static int bind_distances(struct loader *l, struct err *err) {
     int32_t heads = s->layers[0].attn.heads, n = 2 * DISTANCE_MAX + 1;
     float *table = arena_new(&l->scratch, float, (int64_t)s->n_buckets *heads), *out = arena_new(&l->scratch, float, (int64_t)n *heads);
     TRY(loader_values(l, ROLE_DISTANCES, -1, ".weight", (int64_t)s->n_buckets * heads, table, err));
+    struct cut_range own = loader_range(l, AXIS_HEADS, 0, heads);
+    if (own.of == 0) own = (struct cut_range){0, heads, heads};
     for (int32_t d = 0; d < n; d++)
-        memcpy(out + (int64_t)d * heads, table + (int64_t)bucket_of(d - DISTANCE_MAX) * heads, (size_t)heads * sizeof *out);
-    return loader_constant(l, "distances", out, (int64_t)n * heads, &loader_slot(l, ROLE_DISTANCES, -1)->w, err);
+        memcpy(out + d * own.n, table + (int64_t)bucket_of(d - DISTANCE_MAX) * heads + own.first, (size_t)own.n * sizeof *out);
+    return loader_constant(l, "distances", out, n * own.n, &loader_slot(l, ROLE_DISTANCES, -1)->w, err);
 }
 
 /* What stands before the first layer and behind the last, but for the head. */
@@ -389,7 +445,7 @@ static int bind_norms(struct loader *l, int32_t layer, struct err *err) {
 static int bind_layer(struct loader *l, int32_t layer, struct err *err) {
     const struct stream *stream = l->spec->stream;
     TRY(bind_norms(l, layer, err));
-    TRY(mixer_table[l->spec->layers[layer].mixer]->bind(l, layer, err));
+    TRY(loader_bind_mixer(l, mixer_table[l->spec->layers[layer].mixer], layer, err));
     TRY(ffn_bind(l, layer, err));
     arena_reset(&l->scratch);
     return stream && stream->bind ? stream->bind(l, layer, err) : ERR_OK;
@@ -463,16 +519,21 @@ int weights_bind(struct arena *a, struct backend *be, const struct tensor_store 
     out->layers = arena_alloc_array(a, sizeof *out->layers, (size_t)spec->n_layers);
     struct loader l = {
         .arena = a, .backend = be, .store = store, .spec = spec, .out = out, .adapters = adapters->p, .n_adapters = adapters->n};
+    struct layer_cut *cuts = NULL;
+    l.rank = be->comm ? (struct rank){be->comm->rank, be->comm->size} : (struct rank){0, 1};
     int code = find_prefix(&l, err);
     if (!code) {
         find_layers(&l);
         find_orientation(&l);
         code = settle(&l, spec, err);
     }
+    if (!code) code = cut_plan(&l, &cuts, err);
+    l.cuts = cuts;
     if (!code) code = bind_all(&l, err);
     if (!code) code = adapt_check(&l, err);
     if (!code) code = loader_check_unread(&l, err);
     if (code) weights_release(be, out);
+    else cut_spec(&l, spec);
     map_free(&l.seen);
     arena_free(&l.scratch);
     return code;

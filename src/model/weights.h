@@ -13,7 +13,7 @@
 #include "model/spec.h"
 
 enum role {
-#define ROLE(id, name) ROLE_##id,
+#define ROLE(id, side, axis, name) ROLE_##id,
 #include "model/roles.def"
 #undef ROLE
     N_ROLES
@@ -48,7 +48,8 @@ struct tensor_store {
 };
 
 struct bound {
-    struct weight *w, *bias; /* NULL when the checkpoint has none */
+    struct weight *w, *bias; /* NULL when the checkpoint has none, or another rank has it */
+    int64_t first, of;       /* of a part: its first row or matrix among all, and how many those are; of 0: it is no part */
 };
 
 struct model_weights {
@@ -79,6 +80,10 @@ struct loader {
     bool is_expert;         /* they are experts */
     struct adapter *adapters;
     int32_t n_adapters;
+    struct rank rank;
+    const struct layer_cut *cuts; /* [spec.n_layers]; NULL: the rank is alone */
+    bool is_absent;               /* what is bound now is another rank's: it is looked for, and left in the file */
+    bool keeps_whole;             /* it is not cut, whatever its roles say */
 };
 
 /* Adapters that go beside the weights; they are read while those are bound. */
@@ -106,7 +111,8 @@ struct stack_part {
     int64_t out;             /* rows taken (of every expert) */
     int64_t from, run, step; /* run 0: one behind the other */
     int64_t of;              /* rows that the tensor has (per expert); 0: out */
-    enum role as;            /* what it is bound as where the formats of the parts differ; 0: role */
+    enum role as;            /* what it is: by this it is cut, and bound where the formats of the parts differ; 0: role */
+    bool is_whole;           /* every rank has all of it */
 };
 
 struct matrix_args {
@@ -129,8 +135,10 @@ int loader_stack(struct loader *l, enum role into, const struct stack_part *part
 int loader_vector(struct loader *l, enum role role, int32_t layer, int64_t n, bool required, struct err *err);
 /* The n elements of a role's tensor plus `suffix` as f32; ERR_EFORMAT when absent or of another size. */
 int loader_values(struct loader *l, enum role role, int32_t layer, const char *suffix, int64_t n, float *out, struct err *err);
-/* The n elements of a tensor of any shape, as a vector in f32. */
+/* The n elements of a tensor of any shape, as a vector in f32; the same of a role, of which each rank has its part. */
 int loader_flat(struct loader *l, const struct tensor_info *t, int64_t n, struct weight **out, struct err *err);
+int loader_flat_part(struct loader *l, enum role role, int32_t layer, const struct tensor_info *t, int64_t n, struct weight **out,
+                     struct err *err);
 /* The matrix that loader_assemble would bind, as f32 [n_experts * out, in]; *dtype is the smallest plain type that holds it. */
 int loader_unpack(struct loader *l, const struct matrix_args *a, float *out, enum dtype *dtype, struct err *err);
 /* A quantised matrix [out, in] by its path, which has scales: bound as it is, or as f32. */
@@ -139,6 +147,15 @@ int loader_dequantised(struct loader *l, struct str path, int64_t out, int64_t i
 /* Numbers that we computed ourselves: a vector in f32, or [n_experts, out, in] in a plain format. Nothing keeps `values`. */
 int loader_constant(struct loader *l, const char *name, const float *values, int64_t n, struct weight **out, struct err *err);
 int loader_made(struct loader *l, const struct weight_source *shape, const float *values, struct weight **out, struct err *err);
+
+/* The rank's part of n made-up numbers of a role: *values and the count returned. */
+int64_t loader_own(const struct loader *l, enum role role, int32_t layer, const float **values, int64_t n);
+/* What of a layer, or of `units` where the axis counts all that a matrix has, is the rank's; of 0: all. */
+struct cut_range loader_range(const struct loader *l, enum cut_axis axis, int32_t layer, int64_t units);
+struct role_cut loader_cut(enum role role);
+struct mixer;
+/* A mixer's weights, or those that the rank has of them. */
+int loader_bind_mixer(struct loader *l, const struct mixer *m, int32_t layer, struct err *err);
 
 /* The feed-forward of a layer (ffn.c). */
 int ffn_bind(struct loader *l, int32_t layer, struct err *err);

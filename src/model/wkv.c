@@ -30,15 +30,23 @@ static int bind_rate(struct loader *l, int32_t layer, struct err *err) {
 }
 
 static int bind(struct loader *l, int32_t layer, struct err *err) {
-    static const enum role shifts[] = {ROLE_SHIFT_K, ROLE_SHIFT_V, ROLE_SHIFT_R, ROLE_FFN_SHIFT_K, ROLE_FFN_SHIFT_R, ROLE_FFN_NORM};
-    int64_t hidden = l->spec->hidden, inner = l->spec->recur.inner, wide = l->spec->layers[layer].inner;
+    static const enum role shifts[] = {ROLE_SHIFT_K, ROLE_SHIFT_V, ROLE_SHIFT_R};
+    int64_t hidden = l->spec->hidden, inner = l->spec->recur.inner;
     for (size_t i = 0; i < sizeof shifts / sizeof *shifts; i++) TRY(loader_vector(l, shifts[i], layer, hidden, true, err));
     TRY(bind_rate(l, layer, err));
     TRY(loader_vector(l, ROLE_WKV_FIRST, layer, inner, true, err));
     TRY(loader_matrix(l, ROLE_WKV_K, layer, inner, hidden, err));
     TRY(loader_matrix(l, ROLE_WKV_V, layer, inner, hidden, err));
     TRY(loader_matrix(l, ROLE_WKV_R, layer, inner, hidden, err));
-    TRY(loader_matrix(l, ROLE_MIX_OUT, layer, hidden, inner, err));
+    return loader_matrix(l, ROLE_MIX_OUT, layer, hidden, inner, err);
+}
+
+/* The feed-forward. */
+static int bind_stream(struct loader *l, int32_t layer, struct err *err) {
+    static const enum role shifts[] = {ROLE_FFN_SHIFT_K, ROLE_FFN_SHIFT_R, ROLE_FFN_NORM};
+    if (layer < 0) return recur_shift_bind(l, layer, err);
+    int64_t hidden = l->spec->hidden, wide = l->spec->layers[layer].inner;
+    for (size_t i = 0; i < sizeof shifts / sizeof *shifts; i++) TRY(loader_vector(l, shifts[i], layer, hidden, true, err));
     TRY(loader_matrix(l, ROLE_UP, layer, wide, hidden, err));
     TRY(loader_matrix(l, ROLE_FFN_RECEPTANCE, layer, hidden, hidden, err));
     return loader_matrix(l, ROLE_DOWN, layer, hidden, wide, err);
@@ -57,12 +65,18 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     return pass_linear(p, op_glu(p->l, r, op_wkv(p->l, k, v, &args), &sigmoid), ROLE_MIX_OUT);
 }
 
-const struct mixer wkv_mixer = {.name = "weighed mean", .resolve = resolve, .bind = bind, .mix = mix};
+const struct mixer wkv_mixer = {.name = "weighed mean", .resolve = resolve, .bind = bind, .mix = mix, .is_recurrent = true};
 
 static struct tensor gated_ffn(const struct pass *p, struct tensor x) {
     struct shifted s = recur_shift(p, x, 2);
-    struct tensor k = pass_linear_wide(p, recur_mixed(p, s, ROLE_FFN_SHIFT_K), ROLE_UP);
-    k = pass_linear(p, op_act(p->l, k, &(struct act_args){.kind = ACT_RELU2, .scale = 1.0f}), ROLE_DOWN);
+    struct tensor in = recur_mixed(p, s, ROLE_FFN_SHIFT_K), k;
+    if (p->w[ROLE_DOWN].w) {
+        k = op_act(p->l, pass_linear_wide(p, in, ROLE_UP), &(struct act_args){.kind = ACT_RELU2, .scale = 1.0f});
+        k = pass_linear(p, k, ROLE_DOWN);
+    } else {
+        k = pass_nothing(p, in);
+    }
+    k = pass_sum(p, k);
     return op_glu(p->l, pass_linear(p, recur_mixed(p, s, ROLE_FFN_SHIFT_R), ROLE_FFN_RECEPTANCE), k, &sigmoid);
 }
 
@@ -87,4 +101,4 @@ static struct tensor leave(const struct pass *p, struct tensor x) {
     return n ? op_act(p->l, x, &(struct act_args){.kind = ACT_NONE, .scale = ldexpf(1.0f, -n)}) : x;
 }
 
-const struct stream wkv_stream = {.bind = recur_shift_bind, .block = block, .leave = leave};
+const struct stream wkv_stream = {.bind = bind_stream, .block = block, .leave = leave};

@@ -85,6 +85,7 @@ static void announce(struct server *s) {
     if (one) log_info("%s%s", one->description, one->n_seqs == 1 ? ", 1 request at once" : "");
     else log_info("%zu models, loaded when a request names them, at most %d at once", models_count(s), (int)s->options.models_max);
     s->announced = true;
+    if (!inside && !s->options.no_page) log_info("the chat page is at %s/, Ctrl-C ends the server", urls[0].p);
     if (inside) inside->on_ready(inside->user, s, s->options.port);
     else write_ready_line(s, urls, n_urls, one);
     if (s->options.open_page && !browser_open(&s->loop, s->browsers, urls[0].p))

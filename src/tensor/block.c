@@ -205,6 +205,12 @@ const struct block_type *block_find(uint32_t id) {
     return NULL;
 }
 
+const struct block_type *block_named(const char *name) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i].name, name) == 0) return &types[i];
+    return NULL;
+}
+
 /* One entry per group. f16 holds what a block's own f16 gives times a power of two, unless that is beyond its range. */
 static bool put_floats(const struct format *f, const float *values, int32_t n, uint8_t *out) {
     for (int32_t i = 0; i < n && f->dtype == DT_F16; i++)

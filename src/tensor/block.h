@@ -13,6 +13,8 @@
 
 #include "tensor/dtype.h"
 
+struct quant_row;
+
 enum { BLOCK_MAX = 256, BLOCK_GROUPS_MAX = 16 };
 
 /* A block taken apart: affine codes with a scale and a bias per group, or E2M1 codes with a byte per group. */
@@ -33,6 +35,7 @@ struct block_type {
 
 /* NULL: no type of weights. */
 const struct block_type *block_find(uint32_t id);
+const struct block_type *block_named(const char *name);
 static inline bool block_is_plain(const struct block_type *t) {
     return t->n == 1;
 }
@@ -41,6 +44,13 @@ enum block_plane { BLOCK_VALUES, BLOCK_SCALES, BLOCK_BIASES, N_BLOCK_PLANES };
 
 /* One plane of n elements (a multiple of the block) in the format of the type. False: a scale is too large for it. */
 bool block_plane(const struct block_type *t, enum block_plane plane, const void *blocks, int64_t n, void *out);
+
+/* ---- the other way (block_join.c) ---------------------------------------------------------------------------------------- */
+
+/* The i-th type that may hold rows of a packed format; NULL: there are no more. */
+const struct block_type *block_for(const struct format *f, int i);
+/* n elements of a row as blocks. False: this type does not hold these numbers. */
+bool block_join(const struct block_type *t, const struct format *f, const struct quant_row *row, int64_t n, void *out);
 
 /* ---- types whose codes point into tables (block_iq.c) ------------------------------------------------------------------- */
 

@@ -63,7 +63,8 @@ struct bench_tower_plan {
     int32_t width, height, n_repeats;
 };
 struct bench_tower_result {
-    double seconds[BENCH_REPEATS_MAX]; /* sorted */
+    double seconds[BENCH_REPEATS_MAX];   /* sorted */
+    double processor[BENCH_REPEATS_MAX]; /* seconds of all threads of this process, sorted: what others do on the machine does not count */
     int32_t n_repeats, n_tokens;
     double flops, bytes; /* of the last tile: of products and attention, and of weights */
 };

@@ -3,6 +3,9 @@ set(TOOLS_SOURCES
   src/tools/bench.c
   src/tools/bench_tower.c
   src/tools/doctor.c
+  src/tools/export.c
+  src/tools/export_meta.c
+  src/tools/export_tokens.c
   src/tools/fuse.c
   src/tools/grammar.c
   src/tools/inspect.c

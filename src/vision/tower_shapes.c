@@ -42,15 +42,33 @@ static int store_read(void *user, const struct tensor_info *info, uint64_t offse
     return ERR_OK;
 }
 
+/* The config of a shape, or of its first n layers. */
+static struct str config_of(struct arena *a, const struct tower_shape *s, int64_t n) {
+    struct str rest = str_of(s->config);
+    struct sb out = {0};
+    size_t at = str_find(rest, str_of(s->depth), 0) + strlen(s->depth);
+    if (n == 0) return rest;
+    sb_fmt(&out, "%.*s%d", (int)at, rest.p, (int)n);
+    while (rest.p[at] >= '0' && rest.p[at] <= '9') at++;
+    sb_put(&out, str_from(rest, at));
+    rest = str_copy(a, sb_str(&out));
+    sb_free(&out);
+    return rest;
+}
+
 int vision_open_shape(struct arena *a, struct str shape, struct backend *be, struct vision **out, struct err *err) {
     struct config config;
     struct vision_source source = {.config = &config};
     const struct tower_shape *s = vision_shapes, *end = vision_shapes + vision_n_shapes;
-    while (s < end && !str_is(shape, s->name)) s++;
-    if (s == end)
-        return err_set(err, ERR_EARG, "there is no made-up tower \"%.*s\"; there are %s and %s", STR_ARG(shape), vision_shapes[0].name,
-                       vision_shapes[1].name);
-    TRY(config_parse(a, str_of(s->config), "config.json", &config, err));
+    struct str name, layers = shape;
+    int64_t n = 0;
+    str_split_next(&layers, '/', &name);
+    while (s < end && !str_is(name, s->name)) s++;
+    if (s == end || (name.n < shape.n && (!str_to_int64(layers, &n) || n < 1 || n > TOWER_LAYERS_MAX)))
+        return err_set(err, ERR_EARG,
+                       "there is no made-up tower \"%.*s\"; there are %s and %s, and with /N behind the name their first N layers",
+                       STR_ARG(shape), vision_shapes[0].name, vision_shapes[1].name);
+    TRY(config_parse(a, config_of(a, s, n), "config.json", &config, err));
     TRY(json_parse(a, str_of(s->processor), "preprocessor_config.json", JSON_STRICT, &source.processor, err));
     struct tensor_store store = {.find = store_find, .read = store_read, .user = (void *)(uintptr_t)s};
     source.store = &store;

@@ -359,6 +359,7 @@ const int32_t vision_n_families = sizeof vision_table / sizeof *vision_table;
 const struct tower_shape vision_shapes[] = {
     {.name = "qwen2.5-vl-3b",
      .text_hidden = 2048,
+     .depth = "\"depth\": ",
      .config =
          "{\"model_type\": \"qwen2_5_vl\", \"image_token_id\": 151655, \"text_config\": {}, \"vision_config\": {\"depth\": 32, \"hidden_size\": 1280,"
          "\"intermediate_size\": 3420, \"num_heads\": 16, \"out_hidden_size\": 2048, \"patch_size\": 14, \"spatial_merge_size\": 2, \"window_size\": 112,"
@@ -384,6 +385,7 @@ const struct tower_shape vision_shapes[] = {
                  {"visual.merger.mlp.2.bias", 0, 2048}}},
     {.name = "gemma-3-4b",
      .text_hidden = 2560,
+     .depth = "\"num_hidden_layers\": ",
      .config =
          "{\"model_type\": \"gemma3\", \"image_token_index\": 262144, \"mm_tokens_per_image\": 256, \"text_config\": {}, \"vision_config\": {\"hidden_size\":"
          " 1152, \"image_size\": 896, \"intermediate_size\": 4304, \"num_attention_heads\": 16, \"num_hidden_layers\": 27, \"patch_size\": 14}}",

@@ -58,10 +58,11 @@ int vision_check(const struct config *c, const struct backend *be, struct err *e
     if (!has_tower) return err_set(err, ERR_ENOTFOUND, "the model takes no pictures: it has no tower");
     if (!title)
         return err_set(err, ERR_EUNSUPPORTED, "the tower of \"%.*s\" is not run here: the model takes text alone", STR_ARG(c->model_type));
-    if (be->gives) return ERR_OK;
+    const struct vision_family *family = find_family(c->model_type, json_str(json_get(c->root, "vision_config"), "model_type", STR("")));
+    if (be->gives && (be->looks || !family->global)) return ERR_OK;
     return err_set(err, ERR_EUNSUPPORTED,
-                   "towers are not computed on %s: the model takes text alone there; use --device cpu or cuda for pictures",
-                   be->type->name);
+                   "pictures of \"%.*s\" are not computed on %s: the model takes text alone there; use --device cpu or cuda for pictures",
+                   STR_ARG(c->model_type), be->type->name);
 }
 
 int vision_open_source(const struct vision_source *source, struct backend *be, struct vision **out, struct err *err) {

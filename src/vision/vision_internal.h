@@ -140,6 +140,7 @@ struct shape_tensor {
 
 struct tower_shape {
     const char *name, *config, *processor;
+    const char *depth; /* what stands before the number of layers in config */
     int32_t text_hidden;
     struct shape_tensor tensors[24];
 };

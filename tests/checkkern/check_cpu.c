@@ -63,7 +63,7 @@ static void make_fixture(struct fixture *t, const struct format *f, int64_t in, 
     t->x = mem_alloc((size_t)(ROWS * in) * sizeof *t->x);
     t->acts =
         (struct quant_acts){.q = mem_alloc((size_t)(PADDED * ACTS_TERMS * in)), .in = in, .n_groups = groups, .group = t->shape.group};
-    t->acts.bits = acts_bits(&t->shape);
+    acts_fit(&t->acts, &t->shape);
     t->acts.scale = mem_alloc((size_t)(PADDED * groups) * sizeof(float));
     t->acts.sum = mem_alloc((size_t)(PADDED * groups) * sizeof(float));
     for (int64_t m = 0; m < ROWS; m++)
@@ -101,7 +101,7 @@ static bool make_nested(struct fixture *t, const struct format *f, int64_t in, b
     make_fixture(t, f, in, seed);
     mem_free(t->panels);
     t->shape = shape;
-    t->acts.bits = acts_bits(&shape);
+    acts_fit(&t->acts, &shape);
     t->panels = mem_alloc(shape.panel_bytes * PANELS + 64);
     for (int p = 0; p < PANELS; p++) {
         unsigned char *panel = t->panels + (size_t)p * shape.panel_bytes;
@@ -135,7 +135,7 @@ static void free_fixture(struct fixture *t) {
 
 static void run_panels(const struct kernels *k, struct fixture *t, int64_t first, int64_t n, float *y) {
     t->acts.tile = acts_tile(n);
-    for (int64_t m = 0; m < n; m++) k->quant_row(t->x + (first + m) * t->acts.in, &t->acts, m);
+    for (int64_t m = 0; m < n; m++) kern_acts_row(k, t->x + (first + m) * t->acts.in, &t->acts, m);
     (t->shape.nested ? k->nested : k->panel)(&(struct panel_args){
         .shape = &t->shape, .panels = t->panels, .n_panels = PANELS, .x = t->acts, .n_rows = n, .y = y, .y_stride = PANELS * PANEL_ROWS});
 }
@@ -398,7 +398,7 @@ static void time_panels(const struct kernels *k, const struct format *f, bool is
     struct panel_args a = {.shape = &shape, .panels = panels, .n_panels = N_PANELS, .y = y, .y_stride = N_PANELS * PANEL_ROWS};
     a.x = (struct quant_acts){
         .q = q, .scale = numbers, .sum = numbers + MOST * IN / 16, .in = IN, .n_groups = IN / shape.group, .group = shape.group};
-    a.x.bits = acts_bits(&shape);
+    acts_fit(&a.x, &shape);
     memset(panels, 0x3C, shape.panel_bytes * N_PANELS); /* pages that nobody wrote are all the same one, under many addresses */
     memset(q, 0x11, MOST * ACTS_TERMS * IN);
     memset(numbers, 0x3C, 2 * MOST * IN / 16 * sizeof(float));

@@ -227,7 +227,33 @@ static void check_half(const struct kernels *k, enum dtype dtype) {
     mem_free(q);
 }
 
+/* Weights of a softmax as rows of a tile, from scores of all sizes: each as a half number, and their sum. */
+static void check_half_weights(const struct kernels *k) {
+    enum { N = 264, ROWS = HALF_TILE };
+    static float scores[N], scales[ROWS];
+    static uint16_t tile[ROWS * N];
+    struct quant_acts out = {.q = (int8_t *)tile, .scale = scales, .in = N};
+    double worst = 0;
+    for (int row = 0; row < ROWS; row++) {
+        double sum = 0, most = -10.0 * row;
+        for (int i = 0; i < N; i++) {
+            scores[i] = (float)(most - (double)(hash_mix((uint64_t)(row * N + i)) % 4000) / (row % 2 ? 10.0 : 1000.0));
+            if (i == row) scores[i] = (float)most;
+            if (i == 100 + row) scores[i] = -INFINITY;
+        }
+        float have = k->half_weights(scores, N, (float)most, &out, row);
+        for (int i = 0; i < N; i++) {
+            double want = exp((double)scores[i] - most), got = (double)(f16_to_f32(tile[i / 8 * 8 * ROWS + row * 8 + i % 8]) * scales[row]);
+            double far = fabs(got - want) / (want + 1e-4);
+            worst = far > worst || far != far ? far : worst, sum += want;
+        }
+        worst = fabs((double)have - sum) / sum > worst ? fabs((double)have - sum) / sum : worst;
+    }
+    tally_check(worst > 0 && worst < 1e-3, "half weights", "f16", "%g off", worst);
+}
+
 void check_cpu_plain(const struct kernels *k) {
+    if (k->half_weights) check_half_weights(k);
     static const enum dtype dtypes[] = {DT_BF16, DT_F16, DT_F32};
     for (int i = 0; i < 3; i++) {
         if (!kern_plain(k, dtypes[i])->panel) continue;

@@ -4,21 +4,22 @@
 #include "base/fmath.h"
 #include "base/half.h"
 
-/* One group by its span's factor; returns the sum of its numbers. */
+/* One group by its span's factor; returns the sum of its numbers. low: 0 where a number is one byte. */
 static float quant_group(const float *x, int32_t n, float inverse, int8_t *q, int64_t low) {
     int32_t total = 0;
     for (int32_t i = 0; i < n; i++) {
-        int32_t whole = inverse > 0 ? (int32_t)lrintf(x[i] * inverse) : 0, high = (whole + 8) >> 4;
+        int32_t whole = inverse > 0 ? (int32_t)lrintf(x[i] * inverse) : 0, high = low ? (whole + 8) >> 4 : whole;
         q[i] = (int8_t)high;
-        q[low + i] = (int8_t)(whole - 16 * high);
+        if (low) q[low + i] = (int8_t)(whole - 16 * high);
         total += whole;
     }
     return (float)total;
 }
 
-/* Symmetric, largest magnitude to ACTS_MAX, ties to even. A span that is not finite poisons its scale, and so its row. */
+/* Symmetric, largest magnitude to ACTS_MAX or ACTS_BYTE_MAX, ties to even. A span that is not finite poisons its scale, and so its row. */
 static void quant_row(const float *x, const struct quant_acts *out, int64_t row) {
     struct acts_row to = acts_row_at(out, row);
+    float limit = out->nested ? (float)ACTS_BYTE_MAX : (float)ACTS_MAX;
     for (int64_t g = 0; g < out->n_groups; to.scale += to.step) {
         int64_t end = g + acts_span_groups(out, g), n = (end - g) * out->group;
         float max = 0;
@@ -28,10 +29,10 @@ static void quant_row(const float *x, const struct quant_acts *out, int64_t row)
             finite &= a <= 3.4e38f;
             if (a > max) max = a;
         }
-        float inverse = finite && max > ACTS_LEAST ? (float)ACTS_MAX / max : 0;
-        *to.scale = finite ? max * (1.0f / (float)ACTS_MAX) : NAN;
+        float inverse = finite && max > ACTS_LEAST ? limit / max : 0;
+        *to.scale = finite ? max * (1.0f / limit) : NAN;
         for (; g < end; g++, x += out->group, to.q += to.q_step, to.sum += to.step)
-            *to.sum = quant_group(x, out->group, inverse, to.q, to.low);
+            *to.sum = quant_group(x, out->group, inverse, to.q, out->nested ? 0 : to.low);
     }
 }
 
@@ -101,7 +102,7 @@ static float nested_span(const struct pack_shape *s, const unsigned char *p, str
     int32_t scales = 0, biases = 0;
     for (int32_t g = 0; g < PACK_SPAN / s->group; g++, x.q += x.q_step, x.sum += x.step) {
         int32_t dot = -s->centre * (int32_t)*x.sum;
-        for (int32_t k = 0; k < s->group; k++) dot += nested_code(s, p, g * s->group + k, r) * (16 * x.q[k] + x.q[x.low + k]);
+        for (int32_t k = 0; k < s->group; k++) dot += nested_code(s, p, g * s->group + k, r) * x.q[k];
         scales += dot * at.scale[g * PANEL_ROWS + r];
         if (at.bias) biases += (int32_t)*x.sum * at.bias[pack_bias_place(g, r)];
     }
@@ -127,6 +128,7 @@ static void nested(const struct panel_args *a) {
 
 void kern_ref_packed(struct kernels *k) {
     k->nested = nested;
+    k->nested_row = quant_row;
     k->quant_row = quant_row;
     k->panel = panel;
 }

@@ -10,6 +10,7 @@ BAD = "<bad>"   # a word whose embedding is no number
 END = "<end>"
 
 SCRIPT = [GO, "<think>", "Two", " and", " two", "</think>", "The", " sum", " is", " four.", END]
+SCRIPT_MARKS = [GO, "It", " is", " **bold**", " and", " `code`.", END]
 SCRIPT_BREAKS = [GO, "One", " two", BAD, END]  # what follows cannot be computed
 SCRIPT_INSIDE = [GO, "<think>", "Three", " less", " one", "</think>", "It", " leaves", " a", " pair.", END]
 

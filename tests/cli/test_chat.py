@@ -43,11 +43,11 @@ class Terminal:
 
     n_made = 0
 
-    def __init__(self, args, width=100, height=50):
+    def __init__(self, args, width=100, height=50, env=None):
         Terminal.n_made += 1
         self.tmux = ["tmux", "-L", f"mlxcel-test-{os.getpid()}-{Terminal.n_made}", "-f", "/dev/null"]
         line = " ".join(map(str, [*command, *args])) + "; echo EXIT=$?; sleep 600"
-        subprocess.run([*self.tmux, "-u", "new-session", "-d", "-x", str(width), "-y", str(height), line], check=True, env=environment())
+        subprocess.run([*self.tmux, "-u", "new-session", "-d", "-x", str(width), "-y", str(height), line], check=True, env={**environment(), **(env or {})})
 
     def keys(self, *keys):
         if is_windows:  # Wine does not know this terminal's Home, End and Delete
@@ -430,6 +430,9 @@ def check_history():
     leave(t)
 
 
+MARKED = "<think>\nTwo and two\n</think>\n\nThe sum is four."  # thoughts where there are no colours
+
+
 def check_thoughts(folder):
     """Between <think> and </think>: not shown, or shown dimmed."""
     model = crafted.make(Path(folder) / "scripted")
@@ -445,12 +448,75 @@ def check_thoughts(folder):
         t.type("hello again")
         t.keys("Enter")
         screen = t.wait(FIGURES.pattern, 2)
-        check(re.search(r"Two and two\s+The sum is four\.", screen) and "<think>" not in screen, f"thoughts are shown: {screen}")
-        if not is_windows:  # Wine draws with its own colours
+        shown = re.search(r"Two and two\n\n+The sum is four\.", screen) and "<think>" not in screen
+        check(shown or (is_windows and MARKED in screen), f"thoughts are shown: {screen}")  # Wine's console has no colours
+        if not is_windows:
             colours = t.screen("-e")
             check(re.search(r"\x1b\[2mTwo and two", colours) and not re.search(r"\x1b\[2mThe sum", colours), f"thoughts are dimmed: {colours!r}")
         t.type("/bye")
         t.leave("/bye", "Enter")
+    with Terminal(["run", ("Z:" if is_windows else "") + str(model), "--temp", "0", "--show-reasoning", "--no-color"]) as t:
+        t.prompt(1)
+        t.type("hello")
+        t.keys("Enter")
+        screen = t.wait(FIGURES.pattern)
+        check(MARKED in screen, f"thoughts without colours: {screen}")
+        check("\x1b[" not in t.screen("-e"), f"--no-color: {t.screen('-e')!r}")
+        t.type("/bye")
+        t.leave("/bye", "Enter")
+
+
+def check_marks(folder):
+    """Marks of Markdown become colours where there are some; else they stand as they are."""
+    model = ("Z:" if is_windows else "") + str(crafted.make(Path(folder) / "marked", crafted.SCRIPT_MARKS))
+    for what, args, env, plain in (("colours", (), {}, is_windows), ("--no-color", ("--no-color",), {}, True), ("NO_COLOR", (), {"NO_COLOR": "1"}, True)):
+        with Terminal(["run", model, "--temp", "0", *args], env=env) as t:
+            t.ready()
+            t.type("hello")
+            t.keys("Enter")
+            screen = t.wait(FIGURES.pattern)
+            seen = t.screen("-e")
+            check(("It is **bold** and `code`." if plain else "It is bold and code.") in screen, f"{what}: {screen}")
+            check(not plain or is_windows or "\x1b[" not in seen, f"{what}: no sequences: {seen!r}")
+            check(plain or re.search(r"\x1b\[1mbold\x1b\[", seen), f"{what}: bold is bold: {seen!r}")
+            t.ready()
+            t.leave("Ctrl-D leaves", "C-d")
+
+
+def check_image(folder):
+    """/image: what has no tower says so; a model that sees has the picture in its prompt."""
+    picture = Path(folder) / "no picture.png"
+    picture.write_text("this is a text")
+    with Terminal(["run", "--threads", "1", "--no-history", "-n", "4"]) as t:
+        t.ready()
+        for typed, says in (("/image", "0 pictures go with your next message"), ("/image /no/such.png", "cannot open /no/such.png"), (f"/image {picture}", "error: ")):
+            t.type(typed)
+            t.keys("Enter")
+            check(says in t.wait(re.escape(says)), f"{typed}: {t.screen()}")
+            t.ready()
+        t.leave("Ctrl-D leaves", "C-d")
+    seeing = data / "golden-vision" if data else Path("/no")
+    if not seeing.is_dir() or is_windows:
+        return skip("/image for a model that sees: none here")
+    with Terminal(["run", seeing / "smolvlm", "--device", "cpu", "--temp", "0", "-n", "4", "--no-history"]) as t:
+        t.ready()
+        t.type("What is there?")
+        t.keys("Enter")
+        plain = FIGURES.search(t.wait(FIGURES.pattern))
+        t.ready()
+        t.type("/clear")
+        t.keys("Enter")
+        t.wait("begins anew")
+        t.type(f"/image {seeing / 'images' / 'land.png'}")
+        t.keys("Enter")
+        t.wait("picture")
+        t.ready()
+        t.type("What is there?")
+        t.keys("Enter")
+        found = list(FIGURES.finditer(t.wait(FIGURES.pattern, 2)))
+        check(plain and len(found) == 2 and int(found[1][2]) > int(plain[2]) + 10, f"the picture is in the prompt: {t.screen()}")
+        t.ready()
+        t.leave("Ctrl-D leaves", "C-d")
 
 
 def check_minimind():
@@ -550,6 +616,8 @@ def main():
             check_resize()
             check_history()
             check_thoughts(folder)
+            check_marks(folder)
+            check_image(folder)
             if data:
                 check_minimind()
     else:

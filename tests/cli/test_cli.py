@@ -277,6 +277,43 @@ def check_usage():
     expect(["inspect", "-m/no/such/model"], 1, err="/no/such/model", env={"MLXCEL_MODEL": "other"})
 
 
+def check_examples():
+    """Every --help has examples, and the manual page has them, too."""
+    names = re.findall(r"^  (\w+) {2,}\S", run("help").stdout, re.M)
+    page = run("help", "--man").stdout.replace("\\-", "-")
+    check(len(names) > 25 and "run" in names, f"the commands: {names}")
+    for name in names:
+        block = re.search(r"^Examples:\n((?:  .*\n)+)", run("help", name).stdout, re.M)
+        check(block and all(line.strip() in page for line in block.group(1).splitlines()), f"examples of {name}: {block and block.group(1)}")
+
+
+def check_doctor():
+    """What it says of models and of the GPU."""
+    findings = {f["topic"]: f for f in json.loads(run("doctor", "--json").stdout)}
+    models = findings["models"]["text"]
+    check(re.search(r"the largest of their kind that fit .* by estimate: \w|no well-known model fits", models), f"which models fit: {models}")
+    gpu = findings["gpu"]
+    check("nvcuda" not in gpu["text"] + str(gpu["fix"]) or program.endswith(".exe"), f"Windows' library is not named elsewhere: {gpu}")
+
+
+def check_colours():
+    """On a terminal doctor and errors have colours; not with --no-color, NO_COLOR, a dumb terminal, or in a pipe."""
+    if program.endswith(".exe"):
+        return skip("colours: not on another system's terminal")
+    import pty
+    plain = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm-256color"}
+    for args, env, colours in ((["doctor"], {}, True), (["doctor", "--no-color"], {}, False), (["doctor"], {"NO_COLOR": "1"}, False), (["doctor"], {"TERM": "dumb"}, False),
+                               (["inspect", "/no/such"], {}, True), (["inspect", "/no/such", "--no-color"], {}, False), (["inspect", "/no/such"], {"NO_COLOR": "1"}, False)):
+        ours, theirs = pty.openpty()
+        p = subprocess.Popen([program, *args], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env={**plain, **env})
+        os.close(theirs)
+        seen = read_all(ours)
+        p.wait(HANG)
+        said = b"\x1b[32mok" in seen if args[0] == "doctor" else b"\x1b[1;31merror:\x1b[0m" in seen
+        check(said == colours and (colours or b"\x1b" not in seen) and len(seen) > 20, f"{args} {env}: {seen!r}")
+    check("\x1b" not in run("doctor").stdout + run("inspect", "/no/such").stderr, "no colours in a pipe")
+
+
 def check_json():
     version = json.loads(expect(["--version", "--json"], 0).stdout)
     check(re.fullmatch(r"\d+\.\d+\.\d+", version["version"]) and version["compiler"] and version["cpu_features"], f"version {version}")
@@ -562,6 +599,9 @@ def main():
     check_bench()
     check_replay()
     check_memory()
+    check_examples()
+    check_doctor()
+    check_colours()
     check_json()
     check_documented()
     check_plot()

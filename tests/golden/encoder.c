@@ -4,6 +4,7 @@
 #include "../backend_alone.h"
 #include "engine/runner.h"
 #include "figures.h"
+#include "mate.h"
 #include "model/model.h"
 
 #include <math.h>
@@ -22,6 +23,7 @@ struct encoder {
     struct checkpoint cp;
     struct model model;
     struct backend *be;
+    struct team *team; /* the other ranks; NULL: none */
     struct runner runner;
     struct texts t;
     int32_t width;
@@ -72,9 +74,15 @@ static int open_encoder(struct encoder *e, const struct encoder_test *t, struct 
     const struct backend_type *type = backend_find(str_of(t->backend));
     if (!type) return err_set(err, ERR_EARG, "unknown backend %s", t->backend);
     TRY(checkpoint_open(t->dir, &e->cp, err));
-    TRY(backend_open_alone(type, t->device, &(struct backend_options){.precision = t->precision}, &e->be, err));
+    struct backend_options options = {.precision = t->precision};
+    if (t->n_ranks > 1) {
+        TRY(team_open(t->n_ranks, &e->team, err));
+        options.comm = team_comm(e->team);
+    }
+    TRY(backend_open_alone(type, t->device, &options, &e->be, err));
     struct tensor_store store = model_checkpoint_store(&e->cp);
     TRY(model_open_checkpoint(&e->arena, e->be, &e->cp, &store, NULL, &e->model, err));
+    if (e->team) TRY(team_start(e->team, t->device, &options, mate_open, &e->cp, err));
     e->width = e->model.spec.hidden;
     TRY(load_texts(e, t->dir, err));
     int32_t rows = 0;
@@ -88,6 +96,7 @@ static void close_encoder(struct encoder *e) {
         model_close(e->be, &e->model);
         backend_close(e->be);
     }
+    team_close(e->team);
     checkpoint_close(&e->cp);
     arena_free(&e->arena);
 }

@@ -10,6 +10,7 @@ struct encoder_test {
     enum precision precision;
     double tolerance; /* of the states' standard deviation */
     bool is_near;     /* texts in one batch may round otherwise than alone */
+    int32_t n_ranks;  /* below 2: one alone */
 };
 
 /* Whether the folder's figures are of an encoder. */

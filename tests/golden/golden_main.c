@@ -21,9 +21,11 @@
  *
  * With --split N[,E]: the last N layers run on the backend, those before them on the CPU, and so do the experts of the first E layers.
  *
+ * With --ranks N: the model is cut for N ranks, which are threads.
+ *
  * With --config NAME: that file is read in place of config.json, in the folders that have it: the same model in other words.
  *
- * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--kv-bits N] [--split N[,E]] [--text] [--config NAME] [--only TEXT]
+ * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--kv-bits N] [--split N[,E]] [--ranks N] [--text] [--config NAME] [--only TEXT]
  * FOLDER...   (a folder, or a folder of folders)
  */
 #include "../backend_alone.h"
@@ -35,6 +37,7 @@
 #include "os/os.h"
 #include "encoder.h"
 #include "figures.h"
+#include "mate.h"
 #include "router.h"
 
 #include <math.h>
@@ -62,6 +65,8 @@ struct bench {
     struct checkpoint cp;
     struct model model;
     struct backend *be;
+    int32_t n_ranks;   /* of --ranks; below 2: it is alone */
+    struct team *team; /* the other ranks */
     struct runner runner;
     struct golden g;
     double worst; /* largest |difference| / sd */
@@ -78,6 +83,7 @@ static bool must_grow; /* leave the device's memory to others too */
 static enum precision precision = PRECISION_EXACT;
 static int32_t kv_bits;
 static int32_t split_layers = -1, split_experts; /* --split */
+static int32_t n_ranks = 1;                      /* --ranks */
 static const char *config_name = "config.json";
 static bool is_text_only; /* only prompts without an image */
 static int n_passed, n_failed, n_skipped;
@@ -506,10 +512,15 @@ static int open_bench(struct bench *b, const char *dir, const char *backend, enu
     struct backend_options o = {.precision = wanted};
     struct device_options device = device_options();
     if (b->is_small) o.kv_bits = kv_bits;
+    if (b->n_ranks > 1) {
+        TRY(team_open(n_ranks, &b->team, err));
+        o.comm = team_comm(b->team);
+    }
     if (b->is_split) TRY(open_split(b, type, &device, &o, err));
     else TRY(backend_open_alone(type, &device, &o, &b->be, err));
     struct tensor_store store = model_checkpoint_store(&b->cp);
     TRY(model_open_checkpoint(&b->arena, b->be, &b->cp, &store, NULL, &b->model, err));
+    if (b->team) TRY(team_start(b->team, &device, &o, mate_open, &b->cp, err));
     int32_t rows = 0;
     for (int k = 0; k < b->g.n; k++) rows += b->g.n_prompt[k] + b->g.n_greedy[k];
     if (depth) {
@@ -526,6 +537,7 @@ static void close_bench(struct bench *b) {
         model_close(b->be, &b->model);
         backend_close(b->be);
     }
+    team_close(b->team);
     checkpoint_close(&b->cp);
     arena_free(&b->arena);
 }
@@ -560,7 +572,7 @@ static void test_encoder(const char *dir, struct str name) {
     struct err err = {0};
     struct sb figures = {0};
     struct device_options device = device_options();
-    struct encoder_test t = {dir, backend_name, &device, precision, tolerance_of(name, &err), is_near || by_closeness};
+    struct encoder_test t = {dir, backend_name, &device, precision, tolerance_of(name, &err), is_near || by_closeness, n_ranks};
     double worst = 0;
     if (by_closeness) t.tolerance = 0.25; /* of single numbers: default precision */
     int code = t.tolerance < 0 ? err.code : encoder_check(&t, &worst, &err);
@@ -576,6 +588,7 @@ static void test_folder(const char *dir, struct str name) {
     b.tolerance = tolerance_of(name, &err);
     b.is_small = kv_bits != 0;
     b.is_split = split_layers >= 0;
+    b.n_ranks = n_ranks;
     int code = b.tolerance < 0 ? err.code : open_bench(&b, dir, backend_name, precision, &err);
     if (!code && (by_closeness || depth)) {
         code = open_bench(&reference, dir, "cpu", PRECISION_EXACT, &err);
@@ -640,6 +653,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "--grow")) must_grow = true;
         else if (!strcmp(argv[i], "--kv-bits") && i + 1 < argc) kv_bits = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--split") && i + 1 < argc) set_split(argv[++i]);
+        else if (!strcmp(argv[i], "--ranks") && i + 1 < argc) n_ranks = atoi(argv[++i]);
         else test_tree(argv[i], str_of(argv[i]), only);
     }
     printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);

@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -336,7 +337,10 @@ def test_short_names(b):
     check(r.returncode == 0 and not os.path.exists(os.path.join(home, "models", "acme", "Mine-8bit")), f"rm takes a last part: {r}")
     r = b.run(b.home(), "generate", "-m", MODEL, "Hello", HF_ENDPOINT="http://no-such-host.invalid")
     check(r.returncode == 1 and "--offline" in r.stderr and "docs/offline.md" in r.stderr and "trying again" not in r.stderr, f"no network is said at once: {r}")
-    r = b.run(b.home(), "download", MODEL, "--max-wait", "1", HF_ENDPOINT="http://127.0.0.1:1")
+    r = b.run(b.home(), "generate", "-m", MODEL, "Hello", HF_ENDPOINT="http://127.0.0.1:1")
+    check(r.returncode == 1 and "--offline" in r.stderr and "docs/offline.md" in r.stderr and "trying again" not in r.stderr, f"nobody listens is said at once: {r}")
+    with socket.create_server(("127.0.0.1", 0)) as mute:  # connections stand, and no word comes
+        r = b.run(b.home(), "download", MODEL, "--max-wait", "2", HF_ENDPOINT=f"http://127.0.0.1:{mute.getsockname()[1]}")
     check(r.returncode == 1 and "docs/offline.md" in r.stderr, f"nobody answers: {r}")
 
 
@@ -382,13 +386,36 @@ def test_copy(b):
         check(r.returncode and want in r.stderr, f"cp {args}: {r.stderr}")
 
 
+# A file that is no model: its name, its bytes, and what is said of it.
+ZIP = b"PK\x03\x04" + bytes(26)
+NO_MODELS = (
+    ("words.txt", b"hello\n", "is a text and no model; give a model folder"),
+    ("pytorch_model.bin", ZIP + bytes(60), "pickled weights, which can run any program when it is read, and no model; take the .safetensors"),
+    ("archive", ZIP + b"archive/data.pkl" + bytes(60), "pickled weights"),
+    ("old.pt", b"\x80\x02}q\x00." + bytes(60), "pickled weights"),
+    ("nothing", b"", "is empty and no model"),
+    ("weights.bin", bytes(range(1, 57)), "is a file of another kind and no model; give a model folder"),
+    ("cut.gguf", bytes(range(1, 57)), "is a file of another kind and no model"),
+    ("config.json", b'{"model_type": "llama"}', 'is JSON and no model; give the model\'s folder (perhaps "'),
+    ("tokenizer.model", b"\n\x0e\n\x05<unk>\x15" + bytes(20), "is a tokenizer and no model; give the model's folder"),
+    ("chat_template.jinja", b"{% for m in messages %}{% endfor %}", "and no model; give the model's folder"),
+    ("model.zip", ZIP + b"config.json", "is a ZIP archive and no model; unpack it"),
+    ("model.tar", bytes(257) + b"ustar" + bytes(300), "is a tar archive and no model; unpack it"),
+    ("model.tar.gz", b"\x1f\x8b\x08" + bytes(60), "is a compressed file and no model; unpack it"),
+    ("model.npz", ZIP + b"w.npy", "NumPy's arrays and no model; take the .safetensors"),
+    ("model.h5", b"\x89HDF\r\n\x1a\n" + bytes(60), "Keras or TensorFlow and no model; take the .safetensors"),
+    ("model.onnx", b"\x08\x07\x12\x07pytorch", "ONNX and no model; take the .safetensors"),
+    ("ggml-model.bin", b"tjgg" + bytes(60), "GGML from before GGUF and no model; take a .gguf"),
+    ("cat.png", b"\x89PNG\r\n\x1a\n" + bytes(60), "is a picture and no model; pictures go with --image"),
+    ("tool", b"\x7fELF" + bytes(60), "is a program and no model"),
+    ("model.safetensors", b"<html>Log in</html>", "no safetensors file"),
+)
+
+
 def test_no_models(b):
     """Files that are no models are called what they are."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, data, says in (("words.txt", b"hello\n", "is a text and no model"), ("pytorch_model.bin", b"PK\x03\x04" + bytes(60), "pickled weights"),
-                                 ("old.pt", b"\x80\x02}q\x00." + bytes(60), "pickled weights"), ("nothing", b"", "is empty and no model"),
-                                 ("weights.bin", bytes(range(1, 57)), "is a file of another kind and no model"),
-                                 ("cut.gguf", bytes(range(1, 57)), "is a file of another kind and no model")):
+        for name, data, says in NO_MODELS:
             path = os.path.join(folder, name)
             with open(path, "wb") as f:
                 f.write(data)
@@ -396,6 +423,18 @@ def test_no_models(b):
             check(r.returncode == 1 and says in r.stderr and path in r.stderr and r.stderr.count("\n") == 1, f"{name}: {r.stderr}")
         r = b.run(b.home(), "generate", "-m", os.path.join(folder, "gone.gguf"), "x")
         check(r.returncode == 1 and "there is no file or folder" in r.stderr, f"no such file: {r.stderr}")
+        n = len(b.hub.log)
+        for name in ("gone.gguf", "gone.json"):
+            r = b.run(b.home(), "generate", "-m", name, "x")
+            check(r.returncode == 1 and f'there is no file or folder "{name}"' in r.stderr and len(b.hub.log) == n, f"a name of a file is not looked for on the hub: {r.stderr}")
+        config = os.path.join(folder, "config.json")
+        for command in ("inspect", "run", "serve", "bench", "trace"):
+            r = b.run(b.home(), command, "-m", config)
+            check(r.returncode == 1 and "config.json is JSON and no model; give the model's folder" in r.stderr and r.stderr.count("\n") == 1, f"{command} of JSON: {r.stderr}")
+        r = b.run(b.home(), "import", config, "acme/json")
+        check(r.returncode and "config.json is a file; give the model's folder" in r.stderr, f"import of a file: {r.stderr}")
+        r = b.run(b.home(), "generate", "x", "--adapter", config)
+        check(r.returncode and "config.json is a file; give the adapter's folder" in r.stderr, f"an adapter that is a file: {r.stderr}")
     r = subprocess.run([b.program, "run", "--lines"], input="/save /no/such/folder/talk.json\n", capture_output=True, text=True, env=b.env(b.home()), timeout=HANG)
     check("/no/such/folder/talk.json" in r.stderr and ".tmp" not in r.stderr, f"/save speaks of the file: {r.stderr}")
 

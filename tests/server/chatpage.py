@@ -10,6 +10,22 @@ ENDLESS = """const plain = window.fetch;
              window.fetch = (url, o) => plain(url, o?.body ? {...o, body: JSON.stringify({...JSON.parse(o.body), ignore_eos: true})} : o)"""
 WRITING = 'document.querySelector(".assistant > .md")?.textContent.length > 5'
 
+SCREENS = ((1280, 800, False), (390, 844, True))
+# Of every text that can be seen, the least contrast to what lies behind it.
+CONTRAST = """(() => {
+  const paint = el("canvas", {width: 1, height: 1}).getContext("2d", {willReadFrequently: true});
+  const rgba = c => { paint.clearRect(0, 0, 1, 1); paint.fillStyle = c; paint.fillRect(0, 0, 1, 1); return [...paint.getImageData(0, 0, 1, 1).data]; };
+  const light = c => c.slice(0, 3).map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = n => { for (; n; n = n.parentElement) { const c = rgba(getComputedStyle(n).backgroundColor); if (c[3] === 255) return c; } return rgba("white"); };
+  const texts = document.createTreeWalker($("dialog").open ? $("dialog") : document.body, NodeFilter.SHOW_TEXT), low = [];
+  while (texts.nextNode()) {
+    const n = texts.currentNode.parentElement;
+    if (!texts.currentNode.data.trim() || !n.checkVisibility?.({opacityProperty: true, visibilityProperty: true}) || n.closest(":disabled, .replaced, script, option")) continue;
+    const [a, b] = [light(rgba(getComputedStyle(n).color)), light(behind(n))], ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.3) low.push([texts.currentNode.data.slice(0, 30), ratio.toFixed(1)]);
+  }
+  return low; })()"""
+
 
 @contextlib.contextmanager
 def browser(what):
@@ -67,3 +83,19 @@ def sent(b):
     """The bodies of all chats so far."""
     asked = [e["params"]["request"] for e in b.events if e["method"] == "Network.requestWillBeSent"]
     return [json.loads(r["postData"]) for r in asked if r["url"].endswith("/v1/chat/completions") and "postData" in r]
+
+
+def look(b, what, picture):
+    """The same on both screens, light and dark: nothing wider than the screen, every text readable, buttons for fingers."""
+    for width, height, mobile in SCREENS:
+        b.screen(width, height, mobile)
+        for theme in ("light", "dark"):
+            b.run(f'setTheme("{theme}")')
+            wide = b.run("document.documentElement.scrollWidth")
+            low = b.run(CONTRAST)
+            harness.check(wide <= width and not low, f"{what}, {width} pixels, {theme}: {wide} wide, hard to read: {low}")
+            picture(f"{what}-{width}-{theme}")
+        small = b.run('[...document.querySelectorAll("button, select")].filter(n => n.offsetParent && n.getBoundingClientRect().height < 30).map(n => n.textContent)')
+        harness.check(not small, f"{what}: too small for fingers: {small}")
+    b.screen(*SCREENS[0])
+    b.run('setTheme("auto")')

@@ -228,6 +228,7 @@ def check_addresses(program):
     p.terminate()
     out, log = p.communicate(timeout=HANG)
     check(p.returncode == 0 and out == "" and "{" not in log, f"plain lines: {out!r} {log!r}")
+    check(f"the chat page is at {line.split()[1]}/" in log, f"the page's address: {log!r}")
 
 
 def check_without_streams(program):

@@ -8,7 +8,7 @@ import os
 import sys
 
 import harness
-from chatpage import ENDLESS, WRITING, answers, ask, browser, fresh_page, idle, open_page, sent, titles
+from chatpage import ENDLESS, SCREENS, WRITING, answers, ask, browser, fresh_page, idle, look, open_page, sent, titles
 from harness import SLOW, Server, check, free_port
 
 NASTY = """# Title <b>x</b>
@@ -60,7 +60,7 @@ def check_talk(b, picture):
     first = answers(b)
     check(len(first) == 1 and len(first[0]) > 20, f"an answer: {first}")
     check("tokens/s" in b.run('document.querySelector(".assistant .stats")?.textContent || ""'), "the rate is shown")
-    picture("desktop-light")
+    picture("talk")
     b.run('[...document.querySelectorAll(".assistant button")].find(n => n.textContent === "Regenerate").click()')
     check(idle(b) and len(answers(b)) == 1, "regenerate replaces the answer")
     b.run('settings.max_tokens = 900')
@@ -111,11 +111,26 @@ def check_kept(b, url):
     check(title.startswith("Tell me a story"), f"title {title}")
 
 
+def check_whole(b, url, size, theme, picture):
+    """A talk from its first word to the reload, on one kind of screen."""
+    b.screen(*size)
+    fresh_page(b, url)
+    b.run(f'for (let i = 0; i < 3 && settings.theme !== "{theme}"; i++) document.getElementById("theme").click()')
+    check_talk(b, lambda name: picture(f"{name}-{size[0]}-{theme}"))
+    check(b.run("document.documentElement.scrollWidth") <= size[0] and b.run("innerWidth") == size[0], f"{size[0]} pixels, {theme}: nothing is wider")
+    check_roles(b)
+    check_sent(b)
+    check_kept(b, url)
+    shown = b.run('getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)')
+    check((sum(shown) < 384) == (theme == "dark"), f"{size[0]} pixels, {theme}: the colours stay over a reload: {shown}")
+
+
 def done(b):
     b.run('document.querySelector("#dialog button[value=ok]").click()')
 
 
 def check_looks(b, picture):
+    look(b, "a talk", picture)
     light = b.run('getComputedStyle(document.body).backgroundColor')
     b.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
     check(b.run('getComputedStyle(document.body).backgroundColor') != light, "dark by the system")
@@ -300,7 +315,7 @@ def check_fingers(program, b):
         check(idle(b) and b.run('document.querySelector(".turn .user")?.textContent') == "one\ntwo", "the button sends")
         b.call("Emulation.setTouchEmulationEnabled", enabled=False)
         b.call("Emulation.setEmulatedMedia", features=[])
-        b.screen(1200, 800)
+        b.screen(*SCREENS[0])
 
 
 def check_dot(program, b):
@@ -310,7 +325,7 @@ def check_dot(program, b):
         check(open_page(b, s.url), "on while it serves")
     check(b.wait(dot + ' === "off"') and b.run('document.getElementById("model").textContent') == "the server does not answer", "off when it has ended")
     with Server(program, "--parallel", "1", "--alias", "another", port=port):
-        check(b.wait(dot + ' === "on"') and b.run('document.getElementById("model").textContent') == "another", "on again, with the new name")
+        check(b.wait(dot + ' === "on" && document.getElementById("model").textContent === "another"'), "on again, with the new name")
 
 
 def main():
@@ -320,17 +335,16 @@ def main():
             if folder:
                 b.picture(os.path.join(folder, name + ".png"))
         with Server(sys.argv[1], "--parallel", "2") as s:
-            b.screen(1200, 800)
+            b.screen(*SCREENS[0])
             for domain in ("Page", "Runtime", "Network", "Log"):
                 b.call(f"{domain}.enable")
             b.call("Page.navigate", url=s.url)
             check(b.wait('document.getElementById("model")?.textContent === "built-in"'), "the model's name")
             picture("empty")
             check_markdown(b, picture)
-            check_talk(b, picture)
-            check_roles(b)
-            check_sent(b)
-            check_kept(b, s.url)
+            for size in SCREENS:
+                for theme in ("light", "dark"):
+                    check_whole(b, s.url, size, theme, picture)
             check_looks(b, picture)
             asked = {e["params"]["request"]["url"] for e in b.events if e["method"] == "Network.requestWillBeSent"}
             check(all(u.startswith((s.url, "data:")) for u in asked), f"requests elsewhere: {asked}")

@@ -5,6 +5,7 @@ set(UNIT_SUITES
   bits
   chat
   checkpoint
+  comm
   config
   cuda
   device

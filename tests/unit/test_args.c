@@ -118,12 +118,11 @@ static void mistakes_name_the_cure(void) {
     expect_message("mlxcel frobnicate", "unknown command 'frobnicate'; 'mlxcel help' lists them");
     expect_message("mlxcel version --jsn", "unknown option --jsn; did you mean --json?");
     expect_message("mlxcel version --log", "unknown option --log; did you mean --log-level?");
-    expect_message(
-        "mlxcel generate --tp-size 2",
-        "--tp-size: tensor and pipeline parallelism are not supported; a model runs on one GPU of one machine (--device cuda:N)");
-    expect_message(
-        "mlxcel generate --pp-layers=0-15,16-31",
-        "--pp-layers: tensor and pipeline parallelism are not supported; a model runs on one GPU of one machine (--device cuda:N)");
+    expect_message("mlxcel generate --pp-layers=0-15,16-31",
+                   "--pp-layers: pipeline parallelism is not supported; --tensor-parallel N cuts a model for N ranks of the CPU");
+    CHECK_INT(parse("mlxcel generate --tp-size 2"), 0);
+    CHECK_INT(args_int(&args, OPT_TENSOR_PARALLEL), 2);
+    expect_message("mlxcel generate --tensor-parallel 65", "--tensor-parallel is 65, expected 1 to 64");
     expect_message("mlxcel version -z", "unknown option -z; 'mlxcel version --help' lists them");
     expect_message("mlxcel version --markdown", "unknown option --markdown; 'mlxcel version --help' lists them");
     expect_message("mlxcel version --log-level", "--log-level needs a value");
@@ -188,7 +187,7 @@ static void tables_are_sound(void) {
         }
     }
     for (int i = 0; i < N_COMMANDS; i++) {
-        CHECK(cli_commands[i].name && cli_commands[i].summary);
+        CHECK(cli_commands[i].name && cli_commands[i].summary && cli_commands[i].examples);
         CHECK((cli_commands[i].operands != NULL) == (cli_commands[i].max_operands > 0));
         CHECK_INT(cmd_find(str_of(cli_commands[i].name)), i);
     }

@@ -362,7 +362,7 @@ static void a_name_that_nobody_answers(void) {
     if (http_open(&(struct http_options){.stall_s = 5}, &h, &err)) unit_skip("%s", err.msg);
     http_close(h);
     CHECK_INT(store_resolve(&a, &o, "modle", &path, &name, &err), ERR_ENETWORK);
-    struct str want = STR("there is no folder \"modle\" here, and mlx-community/modle could not be downloaded: http://127.0.0.1:9");
+    struct str want = STR("there is no file or folder \"modle\" here, and mlx-community/modle could not be downloaded: http://127.0.0.1:9");
     CHECK(str_starts(str_of(err.msg), want));
     CHECK_INT(store_resolve(&a, &o, "https://huggingface.co/a/b", &path, &name, &err), ERR_EARG);
     arena_free(&a);

@@ -73,7 +73,7 @@ static void run_panel(const struct kernels *k, struct fixture *t, int64_t first,
     struct quant_acts x = {.q = t->q, .scale = t->scale, .sum = t->sum, .in = IN, .n_groups = IN / t->shape.group};
     x.group = t->shape.group;
     x.tile = acts_tile(n);
-    x.bits = acts_bits(&t->shape);
+    acts_fit(&x, &t->shape);
     for (int64_t m = 0; m < n; m++) k->quant_row(t->x[first + m], &x, m);
     kern_panel(k, &(struct panel_args){
                       .shape = &t->shape, .panels = t->panel, .n_panels = 1, .x = x, .n_rows = n, .y = y, .y_stride = PANEL_ROWS});

@@ -340,14 +340,14 @@ static void check_program(const char *name, struct tensor (*make)(struct made *)
     struct arena a = {0};
     struct made *m = arena_new(&a, struct made, 1);
     struct xla_program program;
-    struct xla_ropes ropes;
+    struct xla_needs needs;
     struct err err = {0};
     struct str want;
     oplist_begin(&m->list, xla_all_rows(&at), at.logits);
     oplist_output(&m->list, make(m));
     CHECK_OK(m->list.err.code, m->list.err);
-    CHECK(xla_ropes_find(&m->list, &ropes));
-    CHECK_OK(emit_program(&(struct emit_args){.list = &m->list, .at = at, .kv = &kv, .ropes = &ropes}, &program, &err), err);
+    CHECK(xla_needs_find(&m->list, false, &needs));
+    CHECK_OK(emit_program(&(struct emit_args){.list = &m->list, .at = at, .kv = &kv, .needs = &needs}, &program, &err), err);
     const char *path = str_fmt(&a, "%s/tests/xla/programs/%s", unit_source_dir(), name).p;
     if (os_env("UPDATE_PROGRAMS")) CHECK_OK(os_file_save(path, sb_str(&program.text), &err), err);
     CHECK_OK(os_file_load(&a, path, 0, &want, &err), err);

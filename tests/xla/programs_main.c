@@ -47,7 +47,7 @@ static struct tensor describe_head(const struct model *m, struct oplist *l, stru
 
 static int emit_model(const struct model *m, struct backend *be, const struct kind *kind, struct xla_program *out, struct err *err) {
     struct kv_layout kv = m->spec.kv;
-    struct xla_ropes ropes;
+    struct xla_needs needs;
     kv.max_context = CONTEXT;
     kv.n_slots = SLOTS;
     for (int32_t i = 0; i < kv.n_classes; i++) kv.classes[i].n_blocks = BLOCKS;
@@ -55,8 +55,8 @@ static int emit_model(const struct model *m, struct backend *be, const struct ki
     struct tensor states = forward_hidden(m, &be->list, NULL);
     oplist_output(&be->list, m->spec.is_encoder ? states : describe_head(m, &be->list, states));
     if (be->list.err.code) return err_set(err, be->list.err.code, "%s", be->list.err.msg);
-    if (!xla_ropes_find(&be->list, &ropes)) return err_set(err, ERR_EUNSUPPORTED, "more than %d rope tables", XLA_ROPES_MAX);
-    struct emit_args args = {.list = &be->list, .at = kind->at, .kv = &kv, .ropes = &ropes, .half = kind->precision == PRECISION_BF16};
+    if (!xla_needs_find(&be->list, false, &needs)) return err_set(err, ERR_EUNSUPPORTED, "more than %d rope tables", XLA_ROPES_MAX);
+    struct emit_args args = {.list = &be->list, .at = kind->at, .kv = &kv, .needs = &needs, .half = kind->precision == PRECISION_BF16};
     return emit_program(&args, out, err);
 }
 

@@ -5,7 +5,8 @@ of the CPU backend, in float32. Every product of float32 must ask for the highes
 
 With --devices N the programs run on N virtual devices of the CPU, each of which holds its share of the weights and of the cache.
 
-usage: test_jax.py GOLDEN_TESTS DATA [--devices N] [--part I/N | --only FOLDER...]   (without these: one fixture of each of a few kinds; with --part every Nth of all, from the Ith on)
+usage: test_jax.py GOLDEN_TESTS DATA [--devices N] [--part I/N | --only FOLDER... | --pictures [NAME...]]   (without these: one fixture of each of a few kinds; with
+--part every Nth of all, from the Ith on; with --pictures the prompts of golden-vision, pictures and all, of these fixtures or of every one)
 """
 import collections
 import json
@@ -37,6 +38,7 @@ GOLDEN, DATA = sys.argv[1:3]
 PLUGIN = os.path.join(os.path.dirname(os.path.abspath(GOLDEN)), "fake-pjrt", "pipe_pjrt.so")
 # windows and soft caps, latent attention and groups of experts, a delta rule beside attention, 4 bits, both ways with products for distances
 KINDS = ["golden/gemma2", "golden/deepseek_v3", "golden/qwen3_next", "golden/llama-q4-g64", "golden2/deberta-v2"]
+REFUSED = "mllama"
 # PJRT's numbers of element types
 TYPES = {4: np.int32, 6: np.uint8, 7: np.uint16, 8: np.uint32, 10: np.float16, 11: np.float32, 13: ml_dtypes.bfloat16}
 ARGUMENT = re.compile(r'%\d+: tensor<([\dx]+)x\w+> \{mhlo\.sharding = "\{(replicated|devices=\[(\d+),(\d+)\]<=\[\d+\])\}"(, tf)?')
@@ -158,14 +160,14 @@ class Server:
         del self.objects[self.get_numbers(1)[0]]
 
 
-def serve(command):
+def serve(command, errors=subprocess.DEVNULL):
     """What a program writes that ran on this server, and the server."""
     theirs, our_write = os.pipe()
     our_read, their_write = os.pipe()
     env = dict(os.environ, PIPE_PLUGIN=f"{theirs},{their_write}", MLXCEL_XLA_PLUGIN=PLUGIN, MLXCEL_XLA_CACHE="off")
     if N_DEVICES > 1:
         env.update(PIPE_DEVICES=str(N_DEVICES), MLXCEL_XLA_DEVICE=f"cpu:0-{N_DEVICES - 1}")
-    p = subprocess.Popen(command, pass_fds=(theirs, their_write), env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    p = subprocess.Popen(command, pass_fds=(theirs, their_write), env=env, text=True, stdout=subprocess.PIPE, stderr=errors)
     os.close(theirs)
     os.close(their_write)
     with os.fdopen(our_read, "rb") as read, os.fdopen(our_write, "wb") as write:
@@ -199,9 +201,69 @@ def long_text():
     check(near, f"the vector of a long text: {out[:200]} instead of {str(want)[:200]}")
 
 
+def tensors(path):
+    """Arrays of a safetensors file by name."""
+    kinds = {"F32": np.float32, "I64": np.int64, "I32": np.int32}
+    with open(path, "rb") as f:
+        n = struct.unpack("<Q", f.read(8))[0]
+        head, body = json.loads(f.read(n)), f.read()
+    return {k: np.frombuffer(body[v["data_offsets"][0]:v["data_offsets"][1]], kinds[v["dtype"]]).reshape(v["shape"])
+            for k, v in head.items() if k != "__metadata__" and v["dtype"] in kinds}
+
+
+def run_logits(folder, images, ids):
+    """Logits of every token of a prompt with pictures, or what the program said; and the server."""
+    program = os.path.join(os.path.dirname(os.path.abspath(GOLDEN)), "mlxcel")
+    with tempfile.TemporaryDirectory() as t:
+        flags = [f for i in images for f in ("--image", os.path.join(DATA, "golden-vision", "images", i))]
+        out, server = serve([program, "logits", "-m", folder, *flags, "--tokens", ",".join(map(str, ids)), "--out", f"{t}/out",
+                             "--backend", "xla", "--precision", "exact"], subprocess.STDOUT)
+        if not os.path.exists(f"{t}/out"):
+            return out, server
+        return np.fromfile(f"{t}/out", np.float32), server
+
+
+def check_pictures(name, most):
+    """The first prompts of a fixture of golden-vision: tower and text model on jaxlib, logits within the bar of the CPU."""
+    folder = os.path.join(DATA, "golden-vision", name)
+    golden = tensors(os.path.join(folder, "golden.safetensors"))
+    with open(os.path.join(folder, "prompts.json"), encoding="utf-8") as f:
+        prompts = json.load(f)["prompts"]
+    total, done = collections.Counter(), 0
+    for k, prompt in enumerate(prompts):
+        if not prompt["images"] or any(i.endswith("grey16.png") for i in prompt["images"]) or done == most:
+            continue
+        got, server = run_logits(folder, prompt["images"], golden[f"prompt_{k}"])
+        if not check(not isinstance(got, str), f"{name} {k}: {got}"):
+            continue
+        want = golden[f"logits_{k}"]
+        far = np.abs(got.reshape(-1, want.shape[1])[golden[f"logits_pos_{k}"]] - want).max() / want.std()
+        check(far <= 2e-4, f"{name} {k}: logits differ by {far:g} sd")
+        check(server.counts["runs"] > 1, f"{name} {k}: tower and text are {server.counts['runs']} runs")
+        check(not server.objects, f"{name} {k}: {len(server.objects)} objects were not freed")
+        print(f"{name} {k}: {far:.2g} sd {dict(server.counts)}", flush=True)
+        total, done = total + server.counts, done + 1
+    check(done > 0, f"{name}: no prompt with a picture")
+    return total
+
+
+def check_refused():
+    """Pictures of a model that looks at them are refused by name."""
+    got, _ = run_logits(os.path.join(DATA, "golden-vision", REFUSED), ["land.png"], [1, 2, 3])
+    check(isinstance(got, str) and f'pictures of "{REFUSED}" are not computed on xla' in got, f"{REFUSED}: {str(got)[:300]}")
+
+
 def main():
     if not os.path.exists(PLUGIN):
         skip(f"{PLUGIN} was not built")
+        finish()
+    if "--pictures" in sys.argv:
+        names = sys.argv[sys.argv.index("--pictures") + 1:]
+        everything = sorted(n for n in os.listdir(os.path.join(DATA, "golden-vision"))
+                            if n != REFUSED and os.path.exists(os.path.join(DATA, "golden-vision", n, "prompts.json")))
+        total = sum((check_pictures(n, 1 if names else 2) for n in names or everything), collections.Counter())
+        check_refused()
+        print(f"jaxlib {jax.lib.__version__}: {total['programs']} programs with {total['products']} products, {total['runs']} runs")
         finish()
     total = collections.Counter()
     everything = sorted(os.path.join(d, n) for d in ("golden", "golden2") for n in os.listdir(os.path.join(DATA, d))

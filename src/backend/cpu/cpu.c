@@ -44,6 +44,8 @@ static cpu_runner *const runners[N_OP_KINDS] = {
     [OP_GIVEN] = cpu_run_given,
     [OP_ATTN_ROWS] = cpu_run_attn_rows,
     [OP_POOL_ROWS] = cpu_run_pool_rows,
+    [OP_SUM] = cpu_run_sum,
+    [OP_GATHER] = cpu_run_gather,
 };
 
 static void cpu_close(struct backend *be) {
@@ -62,9 +64,14 @@ static void cpu_close(struct backend *be) {
 static int cpu_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err) {
     (void)err;
     struct cpu *c = mem_alloc(sizeof *c);
-    c->base = (struct backend){
-        .type = &cpu_backend, .device = d, .precision = options->precision, .mixes_rows = true, .adapts = true, .gives = true};
-    c->base.takes_inputs = true;
+    c->base = (struct backend){.type = &cpu_backend,
+                               .device = d,
+                               .precision = options->precision,
+                               .mixes_rows = true,
+                               .adapts = true,
+                               .gives = true,
+                               .looks = true};
+    c->base.takes_inputs = c->base.sums = true;
     c->device = (struct cpu_device *)d;
     c->pool = c->device->pool;
     c->no_fuse = options->no_fuse;
@@ -125,6 +132,7 @@ static int grow_op_scratch(struct cpu *c, struct err *err) {
     const struct oplist *l = &c->base.list;
     for (int32_t i = 0; i < l->n_ops; i++) {
         int64_t floats = l->ops[i].kind == OP_EXPERTS ? cpu_experts_scratch(&l->ops[i]) : 0;
+        if (l->ops[i].kind == OP_GATHER) floats = cpu_gather_floats(&l->ops[i]);
         if (l->ops[i].kind == OP_ADAPT) floats = cpu_adapt_floats(&l->ops[i]);
         if (l->ops[i].kind == OP_KV_WRITE) floats = l->n_rows + 1;
         if (l->ops[i].kind == OP_ATTN_ROWS) floats = cpu_attn_rows_op_floats(c, &l->ops[i]);
@@ -215,14 +223,15 @@ static void read_ahead(struct cpu *c, int32_t i) {
 static int cpu_end(struct backend *be, const struct step *step, struct err *err) {
     struct cpu *c = (struct cpu *)be;
     TRY(prepare(c, err));
+    err_clear(&c->failed);
     cpu_device_enter(c->device);
-    for (int32_t i = 0; i < be->list.n_ops; i++) {
+    for (int32_t i = 0; i < be->list.n_ops && !c->failed.code; i++) {
         const struct op *op = &be->list.ops[i];
         if (op->kind == OP_LINEAR) read_ahead(c, i);
         runners[op->kind](c, op, step);
     }
     cpu_device_leave(c->device);
-    return ERR_OK;
+    return c->failed.code ? err_set(err, c->failed.code, "%s", c->failed.msg) : ERR_OK;
 }
 
 static int cpu_read(struct backend *be, struct tensor t, void *dst, struct err *err) {

@@ -53,6 +53,7 @@ struct cpu {
     int64_t state_offsets[STATES_MAX], state_total;
     int32_t kv_bits; /* wanted for all classes; 0: f16 or f32 */
     bool no_fuse;
+    struct err failed; /* of this step: another rank's failure */
 };
 
 typedef void cpu_runner(struct cpu *c, const struct op *op, const struct step *step);
@@ -65,12 +66,14 @@ cpu_runner cpu_run_route, cpu_run_passing, cpu_run_experts;
 cpu_runner cpu_run_conv, cpu_run_delta, cpu_run_ssd, cpu_run_scan, cpu_run_lightning, cpu_run_lru, cpu_run_wkv, cpu_run_exchange,
     cpu_run_mlstm, cpu_run_compress;
 cpu_runner cpu_run_given, cpu_run_attn_rows, cpu_run_pool_rows;
+cpu_runner cpu_run_sum, cpu_run_gather;
 
 /* y = (act(gate) already in y) * up * scale, the up half by the rules of the activation; up_stride 0 repeats one factor. */
 void cpu_gate(const struct act_args *a, float *y, const float *up, int64_t n, int64_t up_stride);
 /* Floats of op_scratch that ARGMAX needs; those, and bytes of `acts`, that EXPERTS needs. */
 int64_t cpu_argmax_floats(const struct op *op);
-int64_t cpu_adapt_floats(const struct op *op); /* ADAPT's */
+int64_t cpu_adapt_floats(const struct op *op);  /* ADAPT's */
+int64_t cpu_gather_floats(const struct op *op); /* GATHER's */
 int64_t cpu_experts_scratch(const struct op *op);
 size_t cpu_experts_acts_bytes(const struct op *op);
 
@@ -92,6 +95,11 @@ bool cpu_kv_half_fits(const struct cpu *c, const struct kv_class *k);
 cpu_runner cpu_kv_write_half, cpu_attn_half;
 int64_t cpu_attn_rows_floats(const struct cpu *c, const struct op *op); /* likewise of ATTN_ROWS */
 int64_t cpu_attn_rows_op_floats(const struct cpu *c, const struct op *op);
+/* The same in half precision, where it can be. */
+bool cpu_rows_in_half(const struct cpu *c, const struct op *op);
+int64_t cpu_rows_half_floats(const struct op *op);
+int64_t cpu_rows_half_op_floats(const struct op *op);
+cpu_runner cpu_run_rows_half;
 int64_t cpu_attn_half_floats(const struct cpu *c, const struct op *op); /* scratch memory per thread */
 int64_t cpu_attn_op_floats(const struct cpu *c, const struct op *op);   /* of the op */
 /* The cache of 8 or 4 bits: the writer; attention is cpu_attn_half. */

@@ -29,7 +29,7 @@ size_t cpu_place_acts(const struct pack_shape *s, int64_t n_rows, unsigned char 
     size_t codes = align64(rows * (size_t)s->in * ACTS_TERMS), sums = align64(rows * groups * sizeof(float));
     size_t scales = align64(rows * (size_t)acts_spans(s->in) * sizeof(float));
     *out = (struct quant_acts){.q = (int8_t *)memory, .in = s->in, .n_groups = (int64_t)groups, .group = s->group, .tile = tile};
-    out->bits = acts_bits(s);
+    acts_fit(out, s);
     if (memory) {
         out->sum = (float *)(void *)(memory + codes);
         out->scale = (float *)(void *)(memory + codes + sums);
@@ -68,7 +68,7 @@ static void quantise_parts(void *ctx, int64_t first, int64_t last, int32_t threa
         int64_t from = n_spans * part / job->n_parts, to = n_spans * (part + 1) / job->n_parts;
         struct quant_acts x = acts_part(acts, row, from, to);
         for (int64_t m = 0; m < acts->tile && row + m < rows; m++)
-            job->c->kern.quant_row(cpu_row(job->c, job->op->in[0], row + m) + from * ACTS_SPAN, &x, m);
+            kern_acts_row(&job->c->kern, cpu_row(job->c, job->op->in[0], row + m) + from * ACTS_SPAN, &x, m);
     }
 }
 
@@ -123,7 +123,7 @@ static struct quant_acts acts_from(const struct quant_acts *all, int64_t row) {
         x.q += row * ACTS_PLAIN_BYTES * x.in;
         return x;
     }
-    x.q += row * ACTS_TERMS * x.in;
+    x.q += row * acts_terms(&x) * x.in;
     x.scale += row * acts_spans(x.in);
     x.sum += row * x.n_groups;
     return x;
@@ -319,8 +319,13 @@ static void embed_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     for (int64_t r = first; r < last; r++) {
         int64_t id = job->step->ids[r], index = a->by_position ? job->step->pos[r] + a->position_offset : id;
         if (a->vocab) index = a->by_type ? id / a->vocab : id % a->vocab;
-        if (index >= w->out) index = 0;
+        if (index >= (a->of ? a->of : w->out)) index = 0;
+        index -= a->first;
         float *y = cpu_row(job->c, job->op->out[0], r);
+        if (index < 0 || index >= w->out) { /* another rank has it */
+            memset(y, 0, (size_t)w->in * sizeof *y);
+            continue;
+        }
         if (p->panels) {
             pack_unpack_row(&p->pack, p->panels + (size_t)(index / PANEL_ROWS) * p->pack.panel_bytes, (int32_t)(index % PANEL_ROWS), y);
         } else {

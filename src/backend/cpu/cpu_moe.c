@@ -165,8 +165,9 @@ int64_t cpu_experts_scratch(const struct op *op) {
     return pairs * 2 * op->arg.experts.inner + pairs + 2 * ((int64_t)op->arg.experts.down->n_experts + 1) + cpu_experts_panel_floats(op);
 }
 
-static int32_t pair_expert(const struct experts_job *job, int64_t pair) {
-    return ((const int32_t *)cpu_row(job->c, job->op->in[1], pair / job->k))[pair % job->k];
+/* Counted from the first expert that is here; one of another rank is out of range. */
+int32_t cpu_pair_expert(const struct experts_job *job, int64_t pair) {
+    return ((const int32_t *)cpu_row(job->c, job->op->in[1], pair / job->k))[pair % job->k] - job->op->arg.experts.first;
 }
 
 float cpu_pair_weight(const struct experts_job *job, int64_t pair) {
@@ -180,14 +181,21 @@ static void gather_pairs(struct experts_job *job, int32_t n_experts) {
     job->starts = job->pairs + n_pairs;
     job->used = job->starts + n_experts + 1;
     memset(job->starts, 0, (size_t)(n_experts + 1) * sizeof *job->starts);
-    for (int64_t p = 0; p < n_pairs; p++) job->starts[pair_expert(job, p) + 1]++;
+    for (int64_t p = 0; p < n_pairs; p++) {
+        int32_t e = cpu_pair_expert(job, p);
+        if (e >= 0 && e < n_experts) job->starts[e + 1]++;
+    }
     for (int32_t e = 0; e < n_experts; e++) {
         if (job->starts[e + 1] > 0) job->used[job->n_used++] = e;
         job->starts[e + 1] += job->starts[e];
     }
-    for (int64_t p = 0; p < n_pairs; p++) job->pairs[job->starts[pair_expert(job, p)]++] = (int32_t)p;
+    for (int64_t p = 0; p < n_pairs; p++) {
+        int32_t e = cpu_pair_expert(job, p);
+        if (e >= 0 && e < n_experts) job->pairs[job->starts[e]++] = (int32_t)p;
+    }
     memmove(job->starts + 1, job->starts, (size_t)n_experts * sizeof *job->starts); /* each start moved to its end */
     job->starts[0] = 0;
+    job->n_here = job->starts[n_experts];
 }
 
 /* One weight row of an expert times the input of each of its pairs, into column `to` of the pairs' products. */
@@ -234,7 +242,7 @@ void cpu_activate_expert(const struct experts_job *job, float *h) {
 static void activate_pairs(void *ctx, int64_t first, int64_t last, int32_t thread) {
     (void)thread;
     const struct experts_job *job = ctx;
-    for (int64_t p = first; p < last; p++) cpu_activate_expert(job, job->inner + p * 2 * job->op->arg.experts.inner);
+    for (int64_t i = first; i < last; i++) cpu_activate_expert(job, job->inner + job->pairs[i] * 2 * (int64_t)job->op->arg.experts.inner);
 }
 
 static void down_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
@@ -270,6 +278,6 @@ void cpu_run_experts(struct cpu *c, const struct op *op, const struct step *step
         return;
     }
     pool_run(c->pool, (int64_t)job.n_used * a->inner, 0, inner_rows, &job);
-    pool_run(c->pool, (int64_t)op->in[1].rows * job.k, 0, activate_pairs, &job);
+    pool_run(c->pool, job.n_here, 0, activate_pairs, &job);
     pool_run(c->pool, a->down->out, 0, down_rows, &job);
 }

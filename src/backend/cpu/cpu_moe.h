@@ -9,14 +9,15 @@ struct experts_job {
     struct cpu *c;
     const struct op *op;
     int32_t k;
-    float *inner;    /* [pairs, 2, inner]: gate (then the activated product), up; panels have the pairs in the order of the list */
-    int32_t *pairs;  /* row * k + choice, expert by expert, ascending within each */
-    int32_t *starts; /* [experts + 1] into pairs */
-    int32_t *used;   /* experts with pairs, ascending */
-    int32_t n_used;
-    float *more; /* what panels need beyond that */
+    float *inner;           /* [pairs, 2, inner]: gate (then the activated product), up; panels have the pairs in the order of the list */
+    int32_t *pairs;         /* row * k + choice, expert by expert, ascending within each */
+    int32_t *starts;        /* [experts + 1] into pairs */
+    int32_t *used;          /* experts with pairs, ascending */
+    int32_t n_used, n_here; /* pairs of experts that are here */
+    float *more;            /* what panels need beyond that */
 };
 
+int32_t cpu_pair_expert(const struct experts_job *job, int64_t pair);
 float cpu_pair_weight(const struct experts_job *job, int64_t pair);
 /* The activated product of one pair in place of its gate. */
 void cpu_activate_expert(const struct experts_job *job, float *h);

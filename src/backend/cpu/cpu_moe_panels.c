@@ -107,7 +107,7 @@ static void run_pass(struct pass *p, bool known) {
 }
 
 static void add_bias(const struct experts_job *job, const struct weight *bias, int64_t pair, float *y, int64_t n) {
-    int32_t e = ((const int32_t *)cpu_row(job->c, job->op->in[1], pair / job->k))[pair % job->k];
+    int32_t e = cpu_pair_expert(job, pair);
     for (int64_t i = 0; i < n && bias; i++) y[i] += cpu_vec(bias)[e * n + i];
 }
 
@@ -143,6 +143,7 @@ static void fold_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
                 int32_t place = places[r * job->k + i];
                 if (place > at && place < next) next = place;
             }
+            if (next == INT32_MAX) break; /* the others are of other ranks */
             at = next;
             int64_t pair = job->pairs[at];
             float *x = job->more + at * n;
@@ -153,7 +154,7 @@ static void fold_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
 }
 
 static bool same_acts(const struct pack_shape *a, const struct pack_shape *b) {
-    return a->group == b->group && pack_is_plain(a) == pack_is_plain(b) && a->dtype == b->dtype;
+    return a->group == b->group && pack_is_plain(a) == pack_is_plain(b) && a->dtype == b->dtype && a->nested == b->nested;
 }
 
 void cpu_experts_panels(const struct experts_job *job) {
@@ -161,7 +162,8 @@ void cpu_experts_panels(const struct experts_job *job) {
     struct pool *pool = job->c->pool;
     int64_t n_pairs = (int64_t)job->op->in[1].rows * job->k;
     int32_t *places = (int32_t *)(job->more + n_pairs * a->down->out);
-    for (int32_t i = 0; i < n_pairs; i++) places[job->pairs[i]] = i;
+    for (int32_t i = 0; i < n_pairs; i++) places[i] = -1;
+    for (int32_t i = 0; i < job->n_here; i++) places[job->pairs[i]] = i;
     struct pass p = {.job = job, .w = a->gate_up, .y = job->inner, .y_stride = 2 * a->inner};
     if (a->gate_up) {
         run_pass(&p, false);
@@ -173,7 +175,7 @@ void cpu_experts_panels(const struct experts_job *job) {
         p.y = job->inner;
         if (a->gate) run_pass(&p, same_acts(&cpu_packed(a->gate)->pack, &cpu_packed(a->up)->pack));
     }
-    pool_run(pool, n_pairs, 0, activate, (void *)(uintptr_t)job);
+    pool_run(pool, job->n_here, 0, activate, (void *)(uintptr_t)job);
     run_pass(&(struct pass){.job = job, .w = a->down, .x = job->inner, .x_stride = 2 * a->inner, .y = job->more, .y_stride = a->down->out},
              false);
     pool_run(pool, job->op->in[1].rows, 0, fold_rows, (void *)(uintptr_t)job);

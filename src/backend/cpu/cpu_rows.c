@@ -112,11 +112,13 @@ static uint16_t *block_of(const struct rows_job *job, int64_t head, int64_t i) {
 }
 
 int64_t cpu_attn_rows_op_floats(const struct cpu *c, const struct op *op) {
+    if (cpu_rows_in_half(c, op)) return cpu_rows_half_op_floats(op);
     return in_blocks(c, op) ? (block_halves(op) * n_blocks(op) * op->in[0].heads + 1) / 2 : 0;
 }
 
 /* Queries, what they mix, and scores of every row. */
 int64_t cpu_attn_rows_floats(const struct cpu *c, const struct op *op) {
+    if (cpu_rows_in_half(c, op)) return cpu_rows_half_floats(op);
     if (!in_blocks(c, op)) return op->in[0].rows;
     return QUERIES * ((int64_t)filled(op->in[0].width) + filled(op->in[2].width) + (int64_t)n_blocks(op) * KV_BLOCK_POS);
 }
@@ -206,6 +208,10 @@ static void attend_blocks(void *ctx, int64_t first, int64_t last, int32_t thread
 void cpu_run_attn_rows(struct cpu *c, const struct op *op, const struct step *step) {
     struct rows_job job = {c, op, step};
     struct tensor q = op->in[0];
+    if (cpu_rows_in_half(c, op)) {
+        cpu_run_rows_half(c, op, step);
+        return;
+    }
     if (!in_blocks(c, op)) {
         pool_run(c->pool, (int64_t)q.rows * q.heads, 0, attend, &job);
         return;

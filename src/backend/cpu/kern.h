@@ -25,13 +25,16 @@
  *
  * Rows lie in tiles of `tile` rows, group by group, so that one group of a tile's rows is one stretch of memory, the high
  * bytes and then the low ones: q[tiles][groups][ACTS_TERMS][tile][group], sum[tiles][groups][tile], scale[tiles][spans][tile].
- * The last tile may be part-filled: the memory is there, its contents are anything. */
+ * The last tile may be part-filled: the memory is there, its contents are anything.
+ *
+ * For nested panels a q is one byte within -ACTS_BYTE_MAX .. ACTS_BYTE_MAX, q[tiles][groups][tile][group]: the K types of GGUF are made for that. */
 struct quant_acts {
     int8_t *q;
     float *scale, *sum;
     int64_t in, n_groups;
     int32_t group, tile;
-    int32_t bits; /* of the weights' codes as they lie: 4, 8; nested ones count as 8 */
+    int32_t bits; /* of the weights' codes as they lie: 4, 8 */
+    bool nested;  /* for nested panels: nested_row filled q, scale and, in an order of its own, sum */
     bool
         plain; /* for panels of plain weights: the set's own plain_kernels.row filled q, ACTS_PLAIN_BYTES for an input; there is no scale and no sum */
     enum dtype dtype; /* of those weights */
@@ -40,7 +43,7 @@ struct quant_acts {
 
 enum { ACTS_PLAIN_BYTES = 4 };
 
-enum { ACTS_TILE = 16, ACTS_TERMS = 2, ACTS_MAX = 1919, ACTS_SPAN = 256 };
+enum { ACTS_TILE = 16, ACTS_TERMS = 2, ACTS_MAX = 1919, ACTS_BYTE_MAX = 127, ACTS_SPAN = 256 };
 /* A span whose largest magnitude is not above this is taken for zeros: ACTS_MAX / magnitude must be a number. */
 #define ACTS_LEAST 1e-35f
 
@@ -53,9 +56,15 @@ static inline int64_t acts_span_groups(const struct quant_acts *x, int64_t g) {
     return x->n_groups - g < n ? x->n_groups - g : n;
 }
 
-/* What a set may lay rows out by. */
-static inline int32_t acts_bits(const struct pack_shape *s) {
-    return s->nested ? 8 : s->code_bits;
+/* What rows are laid out by. */
+static inline void acts_fit(struct quant_acts *x, const struct pack_shape *s) {
+    x->bits = s->code_bits;
+    x->nested = s->nested;
+}
+
+/* Bytes of a q. */
+static inline int64_t acts_terms(const struct quant_acts *x) {
+    return x->nested ? 1 : ACTS_TERMS;
 }
 
 /* Rows of a tile for a batch of this size: a single row lies as it is, small batches are one tile of 4, 8 or 12. */
@@ -72,11 +81,11 @@ struct acts_row {
 };
 static inline struct acts_row acts_row_at(const struct quant_acts *x, int64_t row) {
     int64_t first = row / x->tile * x->tile, m = row % x->tile, low = (int64_t)x->tile * x->group;
-    return (struct acts_row){.q = x->q + first * ACTS_TERMS * x->in + m * x->group,
+    return (struct acts_row){.q = x->q + first * acts_terms(x) * x->in + m * x->group,
                              .scale = x->scale + first * acts_spans(x->in) + m,
                              .sum = x->sum + first * x->n_groups + m,
                              .low = low,
-                             .q_step = ACTS_TERMS * low,
+                             .q_step = acts_terms(x) * low,
                              .step = x->tile};
 }
 
@@ -90,6 +99,7 @@ static inline struct quant_acts acts_part(const struct quant_acts *x, int64_t ro
     part.group = x->group;
     part.tile = x->tile;
     part.bits = x->bits;
+    part.nested = x->nested;
     return part;
 }
 
@@ -112,6 +122,19 @@ struct plain_args {
     int64_t x_stride, n, n_rows;
     float *y;
     int64_t y_stride;
+};
+
+/* n inputs from `first` on of rows in half precision, in tiles of HALF_TILE, with a panel of half numbers, [n][PANEL_ROWS], which were divided by w_scale.
+ * Inputs are multiples of eight. */
+enum { HALF_TILE = 8 };
+struct half_args {
+    const uint16_t *w;
+    float w_scale;
+    const struct quant_acts *x;
+    int64_t first, n, n_rows;
+    float *y;
+    int64_t y_stride;
+    bool adds; /* to what y holds */
 };
 
 /* One block of the half-precision cache against some heads that share it. */
@@ -199,9 +222,10 @@ struct kernels {
     /* The same bits by another way, for fewer rows than many_rows (kern_panel). NULL: panel takes any number. */
     void (*panel_few)(const struct panel_args *a);
     int64_t many_rows;
-    /* The same over nested panels, rows of activations as for panel. What a row of weights makes of them: from 0, for each span, the sum of the
+    /* The same over nested panels, with rows of activations of their own. What a row of weights makes of them: from 0, for each span, the sum of the
      * groups' (dot product - centre times sum) times their bytes, a whole number, times scale_1; plus, fma, the sum of sum times bias byte, a whole
      * number, times bias_1; all that, fma, times the span's scale. NULL: weights are not nested. */
+    void (*nested_row)(const float *x, const struct quant_acts *out, int64_t row);
     void (*nested)(const struct panel_args *a);
     float row_more; /* what each further row of a step takes, in steps of one row: for drafts; 0: a quarter */
     struct plain_kernels f32, f16, bf16;
@@ -209,6 +233,10 @@ struct kernels {
      * than the above. */
     void (*half_row)(const float *x, const struct quant_acts *out, int64_t row);
     void (*half_panel)(const struct panel_args *a);
+    /* The parts of attention in half precision. inputs: see half_args. weights: e^(score - most) as a row of such activations, n a multiple of eight; returns
+     * their sum. half_row makes one of queries. NULL: there is none. */
+    void (*half_inputs)(const struct half_args *a);
+    float (*half_weights)(const float *scores, int64_t n, float most, const struct quant_acts *out, int64_t row);
     /* NULL: unpack and dot. */
     void (*plain)(const struct plain_args *a);
     /* Attention over a half-precision cache; widths are multiples of 16. NULL: the cache stays f32. */
@@ -241,6 +269,7 @@ static inline void kern_panel(const struct kernels *k, const struct panel_args *
 static inline void kern_acts_row(const struct kernels *k, const float *x, const struct quant_acts *out, int64_t row) {
     if (out->half) k->half_row(x, out, row);
     else if (out->plain) kern_plain(k, out->dtype)->row(x, out, row);
+    else if (out->nested) k->nested_row(x, out, row);
     else k->quant_row(x, out, row);
 }
 

@@ -146,8 +146,8 @@ INLINE float arm_quant_group(const float *x, int32_t group, float inverse, struc
     return (float)vaddvq_s32(total);
 }
 
-/* The factor of a span of n inputs, and its scale: NaN where one of them is no number or infinite. */
-INLINE float arm_quant_span(const float *x, int64_t n, float *out_scale) {
+/* The factor of a span of n inputs, whose largest becomes `limit`, and its scale: NaN where one of them is no number or infinite. */
+INLINE float arm_quant_span(const float *x, int64_t n, const float limit, float *out_scale) {
     float32x4_t max[2] = {vdupq_n_f32(0), vdupq_n_f32(0)};
     uint32x4_t fine[2] = {vdupq_n_u32(UINT32_MAX), vdupq_n_u32(UINT32_MAX)};
     for (int64_t i = 0; i < n; i += 8)
@@ -158,15 +158,15 @@ INLINE float arm_quant_span(const float *x, int64_t n, float *out_scale) {
         }
     int odd = vminvq_u32(vandq_u32(fine[0], fine[1])) == 0;
     float most = vmaxvq_f32(vmaxnmq_f32(max[0], max[1]));
-    *out_scale = odd ? __builtin_nanf("") : most * (1.0f / (float)ACTS_MAX);
-    return most > ACTS_LEAST && !odd ? (float)ACTS_MAX / most : 0;
+    *out_scale = odd ? __builtin_nanf("") : most * (1.0f / limit);
+    return most > ACTS_LEAST && !odd ? limit / most : 0;
 }
 
 /* A row: `at` says where its scales and sums go, `to` where its numbers go and how they lie. */
 INLINE void arm_quant_row(const float *x, const struct quant_acts *out, struct acts_row at, struct arm_place to, const int crossed) {
     for (int64_t g = 0; g < out->n_groups; at.scale += at.step) {
         int64_t end = g + acts_span_groups(out, g);
-        float inverse = arm_quant_span(x, (end - g) * out->group, at.scale);
+        float inverse = arm_quant_span(x, (end - g) * out->group, (float)ACTS_MAX, at.scale);
         for (; g < end; g++, x += out->group, to.q += at.q_step, at.sum += at.step)
             *at.sum = arm_quant_group(x, out->group, inverse, to, crossed);
     }

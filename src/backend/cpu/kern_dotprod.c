@@ -230,7 +230,7 @@ static void pair_row(const float *x, const struct quant_acts *out, int64_t row) 
     int8_t *q = pairs_of(out, row, &at);
     for (int64_t g = 0; g < out->n_groups; at.scale += at.step) {
         int64_t end = g + acts_span_groups(out, g);
-        float inverse = arm_quant_span(x, (end - g) * out->group, at.scale);
+        float inverse = arm_quant_span(x, (end - g) * out->group, (float)ACTS_MAX, at.scale);
         for (; g < end; g++, x += out->group, q += at.q_step, at.sum += at.step) *at.sum = pair_group(x, out, inverse, q);
     }
 }

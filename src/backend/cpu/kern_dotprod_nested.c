@@ -1,8 +1,11 @@
-/* NEON with int8 dot products over nested panels. A span's groups are added up as whole numbers: one multiplication for a group and four rows, where
- * scales of f32 take a conversion and two multiplications. */
+/* NEON with int8 dot products over nested panels, activations of one byte. A span's groups are added up as whole numbers: one multiplication for a
+ * group and four rows, where scales of f32 take a conversion and two multiplications.
+ *
+ * Several rows share codes that are spread into bytes once: products are then loads, which have pipes of their own, and dot products.
+ */
 #include "backend/cpu/kern_arm.h"
 
-enum { TILE = 4, QUADS = 4, STREAMS = 8, INPUTS = 16 };
+enum { TILE = 4, QUADS = 4, HALF = 2, STREAMS = 8, INPUTS = 16, GROUPS_MAX = PACK_SPAN / 16 };
 
 INLINE int32x4_t dot_lane(int32x4_t sum, int8x16_t w, int8x16_t x, const int lane) {
     return lane == 0   ? vdotq_laneq_s32(sum, w, x, 0)
@@ -41,124 +44,186 @@ INLINE float32x4_t halves(const uint16_t *p) {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 }
 
+/* ---- sums --------------------------------------------------------------------------------------------------------- */
+
+/* The biases' part of a span is a dot product, too, with groups as inputs. A group's sum has 13 bits, two bytes that weigh 128 and 1; the
+ * whole stays below 2^22. A row has for each span the first bytes of all groups, the second ones, and the sums as they are, which is what the sums of ordinary panels take. */
+INLINE int8_t *sums_at(const struct quant_acts *x, int64_t row, int64_t span) {
+    int64_t first = row / x->tile * x->tile, groups = PACK_SPAN / x->group;
+    return (int8_t *)(x->sum + first * x->n_groups + (span * x->tile + row % x->tile) * groups);
+}
+
+INLINE const int16_t *whole_sums(const int8_t *sums, const int groups) {
+    return (const int16_t *)(const void *)(sums + 2 * groups);
+}
+
+INLINE float32x4_t bias_dot(const int8_t *bias, const int8_t *sums, const int groups, int quad) {
+    int32x4_t out = vdupq_n_s32(ARM_START >> 7);
+    bias += 16 * quad;
+    if (groups == 8) {
+        int8x16_t x = vld1q_s8(sums), b0 = vld1q_s8(bias), b1 = vld1q_s8(bias + PANEL_LINE);
+        out = vshlq_n_s32(vdotq_laneq_s32(vdotq_laneq_s32(out, b0, x, 0), b1, x, 1), 7);
+        return arm_float(vdotq_laneq_s32(vdotq_laneq_s32(out, b0, x, 2), b1, x, 3));
+    }
+    UNROLL for (int i = 0; i < 2; i++) {
+        int8x16_t x = vld1q_s8(sums + i * groups);
+        if (i) out = vshlq_n_s32(out, 7);
+        UNROLL for (int j = 0; j < 4; j++) out = dot_lane(out, vld1q_s8(bias + j * PANEL_LINE), x, j);
+    }
+    return arm_float(out);
+}
+
+/* A span of a row to bytes. */
+INLINE void quant_span(const float *x, float inverse, int32_t group, int8_t *q, int64_t q_step, int8_t *sums) {
+    int groups = PACK_SPAN / group;
+    int16_t *whole = (int16_t *)(void *)(sums + 2 * groups);
+    for (int g = 0; g < groups; g++, q += q_step) {
+        int16x8_t total = vdupq_n_s16(0);
+        for (int32_t i = 0; i < group; i += 16, x += 16) {
+            int16x8_t low = vcombine_s16(vmovn_s32(arm_round(x, inverse)), vmovn_s32(arm_round(x + 4, inverse)));
+            int16x8_t high = vcombine_s16(vmovn_s32(arm_round(x + 8, inverse)), vmovn_s32(arm_round(x + 12, inverse)));
+            total = vaddq_s16(total, vaddq_s16(low, high));
+            vst1q_s8(q + i, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+        }
+        int16_t sum = vaddvq_s16(total);
+        sums[g] = (int8_t)(sum >> 7), sums[groups + g] = (int8_t)(sum & 127), whole[g] = sum;
+    }
+}
+
+static void nested_row(const float *x, const struct quant_acts *out, int64_t row) {
+    struct acts_row at = acts_row_at(out, row);
+    int64_t span_step = PACK_SPAN / out->group * at.q_step;
+    for (int64_t span = 0; span < out->in / PACK_SPAN; span++, x += PACK_SPAN, at.q += span_step, at.scale += at.step) {
+        float inverse = arm_quant_span(x, PACK_SPAN, (float)ACTS_BYTE_MAX, at.scale);
+        quant_span(x, inverse, out->group, at.q, at.q_step, sums_at(out, row, span));
+    }
+}
+
 /* ---- several rows ------------------------------------------------------------------------------------------------- */
 
-/* One group: four sums for each of n rows and n_quads quads. */
-INLINE void group_dot(const struct pack_shape *s, const unsigned char *p, const struct acts_row *at, const int n, const int n_quads,
-                      const int bits, int32x4_t total[TILE][QUADS]) {
-    int32x4_t rest[TILE][QUADS];
-    UNROLL for (int m = 0; m < n; m++) UNROLL for (int i = 0; i < n_quads; i++) {
-        total[m][i] = vdupq_n_s32(0);
-        rest[m][i] = vdupq_n_s32(-s->centre * (int32_t)at->sum[m]);
-    }
-    for (int32_t k = 0; k < s->group; k += INPUTS, p += INPUTS * PANEL_ROWS * bits / 8) {
-        int8x16_t x[TILE], fine[TILE];
-        UNROLL for (int m = 0; m < n; m++) {
-            x[m] = vld1q_s8(at->q + m * s->group + k);
-            fine[m] = vld1q_s8(at->q + at->low + m * s->group + k);
-        }
-        UNROLL for (int i = 0; i < n_quads; i++) {
-            int8x16_t w[4];
-            load_codes(p + 16 * i, bits, w);
-            UNROLL for (int m = 0; m < n; m++) UNROLL for (int j = 0; j < 4; j++) {
-                total[m][i] = dot_lane(total[m][i], w[j], x[m], j);
-                rest[m][i] = dot_lane(rest[m][i], w[j], fine[m], j);
-            }
-        }
-    }
-    UNROLL for (int m = 0; m < n; m++) UNROLL for (int i = 0; i < n_quads; i++) total[m][i] =
-        vaddq_s32(rest[m][i], vshlq_n_s32(total[m][i], 4));
-}
+enum { BLOCK_SPANS = 4 }; /* that are spread at a time: the first cache holds them */
 
-/* The biases' part of a span is a dot product, too, with groups as inputs. A sum has 17 bits: three bytes, which weigh 2^14, 2^7 and 1. */
-enum { PIECES = 3, GROUPS_MAX = PACK_SPAN / 16, SPANS_MAX = PACK_NESTED_MAX / PACK_SPAN, PANEL_BLOCK = 4 };
-
-struct split_sums {
-    int8_t pieces[PIECES][GROUPS_MAX];
+/* A span of a panel. A half of it, eight rows, lies together: four inputs of each row. */
+struct spread {
+    int8_t codes[HALF][PACK_SPAN * PANEL_ROWS / HALF];
+    int32_t scale[GROUPS_MAX][PANEL_ROWS];
+    float scale_1[PANEL_ROWS], bias_1[PANEL_ROWS];
+    const int8_t *bias;
 };
 
-INLINE void split(const struct acts_row *x, int groups, struct split_sums *out) {
-    for (int g = 0; g < groups; g++) {
-        int32_t sum = (int32_t)x->sum[g * x->step];
-        out->pieces[0][g] = (int8_t)(sum >> 14);
-        out->pieces[1][g] = (int8_t)(sum >> 7 & 127);
-        out->pieces[2][g] = (int8_t)(sum & 127);
+INLINE void spread_codes(const unsigned char *p, int32_t centre, struct spread *out, const int bits) {
+    const int8x16_t zero = vdupq_n_s8((int8_t)centre);
+    for (int k = 0; k < PACK_SPAN; k += INPUTS, p += INPUTS * PANEL_ROWS * bits / 8) UNROLL for (int i = 0; i < QUADS; i++) {
+            int8x16_t w[4];
+            load_codes(p + 16 * i, bits, w);
+            UNROLL for (int j = 0; j < 4; j++) vst1q_s8(out->codes[i / HALF] + (k / 4 + j) * 32 + i % HALF * 16, vsubq_s8(w[j], zero));
+        }
+}
+
+static void spread(const struct pack_shape *s, const unsigned char *p, struct spread *out) {
+    struct pack_span at = pack_span_at(s, p);
+    if (s->code_bits == 4) spread_codes(p, s->centre, out, 4);
+    else spread_codes(p, s->centre, out, 6);
+    for (int g = 0; g < PACK_SPAN / s->group; g++)
+        UNROLL for (int i = 0; i < QUADS; i++) vst1q_s32(out->scale[g] + 4 * i, four_of(vld1q_s8(at.scale + g * PANEL_ROWS), i));
+    out->bias = at.bias;
+    for (int i = 0; i < QUADS; i++) {
+        vst1q_f32(out->scale_1 + 4 * i, halves(at.scale_1 + 4 * i));
+        if (at.bias) vst1q_f32(out->bias_1 + 4 * i, halves(at.bias_1 + 4 * i));
     }
 }
 
-INLINE int32x4_t bias_dot(const int8_t *bias, const struct split_sums *sums, int groups, int quad) {
-    int32x4_t out = vdupq_n_s32(0);
-    bias += 16 * quad;
-    UNROLL for (int i = 0; i < PIECES; i++) {
-        int8x16_t x = vld1q_s8(sums->pieces[i]);
-        out = vdotq_laneq_s32(vshlq_n_s32(out, 7), vld1q_s8(bias), x, 0);
-        out = vdotq_laneq_s32(out, vld1q_s8(bias + PANEL_LINE), x, 1);
-        if (groups == 8) continue;
-        out = vdotq_laneq_s32(out, vld1q_s8(bias + 2 * PANEL_LINE), x, 2);
-        out = vdotq_laneq_s32(out, vld1q_s8(bias + 3 * PANEL_LINE), x, 3);
+/* Some spans of half a panel against n rows of one tile; what spans before gave is in y. */
+struct part {
+    const struct spread *w;
+    const struct quant_acts *x;
+    int64_t row, span, n_spans; /* span: the first one */
+    int half;
+    float *y;
+    int64_t y_stride;
+};
+
+INLINE void group_dot(const int8_t *w, const int8_t *x, const int n, const int group, int32x4_t total[TILE][HALF]) {
+    const int32_t *zero = arm_begin()->zero;
+    UNROLL for (int m = 0; m < n; m++) UNROLL for (int i = 0; i < HALF; i++) total[m][i] = vld1q_s32(zero + 4 * (HALF * m + i));
+    UNROLL for (int k = 0; k < group; k += INPUTS) {
+        int8x16_t in[TILE];
+        UNROLL for (int m = 0; m < n; m++) in[m] = vld1q_s8(x + m * group + k);
+        UNROLL for (int j = 0; j < 4; j++) UNROLL for (int i = 0; i < HALF; i++) {
+            int8x16_t codes = vld1q_s8(w + (k / 4 + j) * 32 + 16 * i);
+            UNROLL for (int m = 0; m < n; m++) total[m][i] = dot_lane(total[m][i], codes, in[m], j);
+        }
     }
-    return out;
 }
 
-/* n rows of activations from `row` on (in one tile) against quads [quad, quad + n_quads) of a panel. */
-INLINE void tile(const struct panel_args *a, const unsigned char *p, int64_t row, float *y, const int quad, const int n, const int n_quads,
-                 const int bits, const struct split_sums (*split)[TILE]) {
-    const struct pack_shape *s = a->shape;
-    struct acts_row x = acts_row_at(&a->x, row);
-    float32x4_t acc[TILE][QUADS];
-    UNROLL for (int m = 0; m < n; m++) UNROLL for (int i = 0; i < n_quads; i++) acc[m][i] = vdupq_n_f32(0);
-    for (int64_t span = 0; span < s->in / PACK_SPAN; span++, p += s->span_bytes, x.scale += x.step) {
-        struct pack_span at = pack_span_at(s, p);
-        int32x4_t sums[TILE][QUADS];
-        UNROLL for (int m = 0; m < n; m++) UNROLL for (int i = 0; i < n_quads; i++) sums[m][i] = vdupq_n_s32(0);
-        for (int g = 0; g < PACK_SPAN / s->group; g++, x.q += x.q_step, x.sum += x.step) {
-            int32x4_t total[TILE][QUADS];
-            group_dot(s, p + (size_t)g * s->group_bytes + 16 * quad, &x, n, n_quads, bits, total);
-            int8x16_t bytes = vld1q_s8(at.scale + g * PANEL_ROWS);
-            UNROLL for (int i = 0; i < n_quads; i++) {
-                int32x4_t weight = four_of(bytes, quad + i);
+INLINE void part(const struct part *whole, const int n, const int group) {
+    const struct part local = *whole, *a = &local; /* what is stored cannot change it */
+    struct acts_row x = acts_row_at(a->x, a->row);
+    const int groups = PACK_SPAN / group;
+    const int8_t *q = x.q + a->span * groups * x.q_step, *of_span = sums_at(a->x, a->row, a->span);
+    float32x4_t acc[TILE][HALF];
+    UNROLL for (int m = 0; m < n; m++) UNROLL for (int i = 0; i < HALF; i++) acc[m][i] =
+        a->span ? vld1q_f32(a->y + m * a->y_stride + 4 * i) : vdupq_n_f32(0);
+    for (int64_t span = 0; span < a->n_spans; span++) {
+        const struct spread *w = &a->w[span];
+        const int first = HALF * a->half;
+        int32x4_t sums[TILE][HALF];
+        UNROLL for (int m = 0; m < n; m++) UNROLL for (int i = 0; i < HALF; i++) sums[m][i] = vdupq_n_s32(0);
+        ROLLED for (int g = 0; g < groups; g++, q += x.q_step) {
+            int32x4_t total[TILE][HALF];
+            group_dot(w->codes[a->half] + g * group * (PANEL_ROWS / HALF), q, n, group, total);
+            UNROLL for (int i = 0; i < HALF; i++) {
+                int32x4_t weight = vld1q_s32(w->scale[g] + 4 * (first + i));
                 UNROLL for (int m = 0; m < n; m++) sums[m][i] = vmlaq_s32(sums[m][i], total[m][i], weight);
             }
         }
-        UNROLL for (int i = 0; i < n_quads; i++) UNROLL for (int m = 0; m < n; m++) {
-            float32x4_t v = vmulq_f32(vcvtq_f32_s32(sums[m][i]), halves(at.scale_1 + 4 * (quad + i)));
-            if (at.bias) {
-                int32x4_t biases = bias_dot(at.bias, &split[span][m], PACK_SPAN / s->group, quad + i);
-                v = vfmaq_f32(v, vcvtq_f32_s32(biases), halves(at.bias_1 + 4 * (quad + i)));
+        const float *scale = x.scale + (a->span + span) * x.step;
+        const int8_t *of_rows = of_span + span * x.step * 4 * groups;
+        UNROLL for (int m = 0; m < n; m++) UNROLL for (int i = 0; i < HALF; i++) {
+            float32x4_t v = vmulq_f32(vcvtq_f32_s32(sums[m][i]), vld1q_f32(w->scale_1 + 4 * (first + i)));
+            if (w->bias) {
+                float32x4_t biases = bias_dot(w->bias, of_rows + m * 4 * groups, groups, first + i);
+                v = vfmaq_f32(v, biases, vld1q_f32(w->bias_1 + 4 * (first + i)));
             }
-            acc[m][i] = vfmaq_n_f32(acc[m][i], v, x.scale[m]);
+            acc[m][i] = vfmaq_n_f32(acc[m][i], v, scale[m]);
         }
     }
-    UNROLL for (int m = 0; m < n; m++) UNROLL for (int i = 0; i < n_quads; i++) vst1q_f32(y + m * a->y_stride + 4 * (quad + i), acc[m][i]);
+    UNROLL for (int m = 0; m < n; m++) UNROLL for (int i = 0; i < HALF; i++) vst1q_f32(a->y + m * a->y_stride + 4 * i, acc[m][i]);
 }
 
-/* Sums of n rows from `row` on. */
-static void split_rows(const struct panel_args *a, int64_t row, int n, struct split_sums (*out)[TILE]) {
-    int groups = PACK_SPAN / a->shape->group;
-    for (int m = 0; m < n; m++) {
-        struct acts_row x = acts_row_at(&a->x, row + m);
-        for (int64_t span = 0; span < a->shape->in / PACK_SPAN; span++, x.sum += groups * x.step) split(&x, groups, &out[span][m]);
-    }
-}
+#define PARTS(GROUP)                                            \
+    static NOINLINE void part_4_##GROUP(const struct part *a) { \
+        part(a, 4, GROUP);                                      \
+    }                                                           \
+    static void part_3_##GROUP(const struct part *a) {          \
+        part(a, 3, GROUP);                                      \
+    }                                                           \
+    static void part_2_##GROUP(const struct part *a) {          \
+        part(a, 2, GROUP);                                      \
+    }                                                           \
+    static void part_1_##GROUP(const struct part *a) {          \
+        part(a, 1, GROUP);                                      \
+    }                                                           \
+    static void (*const parts_##GROUP[])(const struct part *) = {part_1_##GROUP, part_2_##GROUP, part_3_##GROUP, part_4_##GROUP};
+PARTS(16)
+PARTS(32)
 
-/* Rows of a batch; what a tile of four leaves goes one by one. A few panels, which the first cache holds, share what is made of the sums. */
-INLINE void rows(const struct panel_args *a, const int bits) {
-    struct split_sums sums[SPANS_MAX][TILE];
-    for (int64_t first = 0; first < a->n_panels; first += PANEL_BLOCK)
-        for (int64_t m = 0; m < a->n_rows; m += TILE) {
-            int64_t n = a->n_rows - m < TILE ? a->n_rows - m : TILE,
-                    last = first + PANEL_BLOCK < a->n_panels ? first + PANEL_BLOCK : a->n_panels;
-            if (a->shape->centre == 0) split_rows(a, m, (int)n, sums);
-            for (int64_t i = first; i < last; i++) {
-                const unsigned char *p = a->panels + (size_t)i * a->shape->panel_bytes;
-                float *y = a->y + m * a->y_stride + i * PANEL_ROWS;
-                if (n == TILE) {
-                    tile(a, p, m, y, 0, TILE, 2, bits, (const struct split_sums(*)[TILE])sums);
-                    tile(a, p, m, y, 2, TILE, 2, bits, (const struct split_sums(*)[TILE])sums);
+/* Rows of a batch, four at a time; what that leaves goes together, too. */
+static void rows(const struct panel_args *a) {
+    struct spread spans[BLOCK_SPANS];
+    int64_t n_spans = a->shape->in / PACK_SPAN;
+    struct part p = {.w = spans, .x = &a->x, .y_stride = a->y_stride};
+    for (int64_t i = 0; i < a->n_panels; i++)
+        for (p.span = 0; p.span < n_spans; p.span += p.n_spans) {
+            p.n_spans = n_spans - p.span < BLOCK_SPANS ? n_spans - p.span : BLOCK_SPANS;
+            for (int64_t k = 0; k < p.n_spans; k++)
+                spread(a->shape, a->panels + (size_t)i * a->shape->panel_bytes + (size_t)(p.span + k) * a->shape->span_bytes, &spans[k]);
+            for (p.half = 0; p.half < HALF; p.half++)
+                for (p.row = 0; p.row < a->n_rows; p.row += TILE) {
+                    int64_t n = a->n_rows - p.row < TILE ? a->n_rows - p.row : TILE;
+                    p.y = a->y + p.row * a->y_stride + i * PANEL_ROWS + p.half * (PANEL_ROWS / HALF);
+                    (a->shape->group == 16 ? parts_16 : parts_32)[n - 1](&p);
                 }
-                for (int64_t k = 0; k < n && n < TILE; k++)
-                    tile(a, p, m + k, y + k * a->y_stride, 0, 1, QUADS, bits, (const struct split_sums(*)[TILE]) & sums[0][k]);
-            }
         }
 }
 
@@ -169,44 +234,37 @@ struct row_span {
     const struct pack_shape *shape;
     const unsigned char *p;
     size_t ahead;
-    const int8_t *q;
-    int64_t low, q_step;
-    const float *sum;
-    const struct split_sums *split;
+    const int8_t *q, *sums;
     float scale;
     float *acc; /* [16] */
 };
 
 INLINE void row_group(const struct row_span *r, const unsigned char *p, const int8_t *q, int32_t lost, const int bits, const int group,
                       int32x4_t out[QUADS]) {
-    int32x4_t high[QUADS];
-    UNROLL for (int i = 0; i < QUADS; i++) high[i] = vdupq_n_s32(0), out[i] = vdupq_n_s32(-lost);
+    UNROLL for (int i = 0; i < QUADS; i++) out[i] = vdupq_n_s32(-lost);
     /* unrolled, gcc would take one quad after the other, and each sum would wait for itself */
     ROLLED for (int k = 0; k < group; k += INPUTS, q += INPUTS) {
-        int8x16_t x = vld1q_s8(q), fine = vld1q_s8(q + r->low);
+        int8x16_t x = vld1q_s8(q);
         UNROLL for (int line = 0; line < bits / 2; line++) __builtin_prefetch(p + r->ahead + line * PANEL_LINE, 0, 3);
         UNROLL for (int i = 0; i < QUADS; i++) {
             int8x16_t w[4];
             load_codes(p + 16 * i, bits, w);
-            UNROLL for (int j = 0; j < 4; j++) {
-                high[i] = dot_lane(high[i], w[j], x, j);
-                out[i] = dot_lane(out[i], w[j], fine, j);
-            }
+            UNROLL for (int j = 0; j < 4; j++) out[i] = dot_lane(out[i], w[j], x, j);
         }
         p += INPUTS * PANEL_ROWS * bits / 8;
     }
-    UNROLL for (int i = 0; i < QUADS; i++) out[i] = vaddq_s32(out[i], vshlq_n_s32(high[i], 4));
 }
 
 INLINE void row_span(const struct row_span *whole, const int bits, const int group) {
     const struct row_span local = *whole, *r = &local; /* what is stored cannot change it */
     struct pack_span at = pack_span_at(r->shape, r->p);
+    const int groups = PACK_SPAN / group;
+    const int16_t *sum = whole_sums(r->sums, groups);
     int32x4_t sums[QUADS];
     UNROLL for (int i = 0; i < QUADS; i++) sums[i] = vdupq_n_s32(0);
-    for (int g = 0; g < PACK_SPAN / group; g++) {
+    for (int g = 0; g < groups; g++) {
         int32x4_t total[QUADS];
-        int32_t sum = (int32_t)r->sum[g];
-        row_group(r, r->p + (size_t)g * r->shape->group_bytes, r->q + g * r->q_step, r->shape->centre * sum, bits, group, total);
+        row_group(r, r->p + (size_t)g * r->shape->group_bytes, r->q + g * group, r->shape->centre * sum[g], bits, group, total);
         int8x16_t bytes = vld1q_s8(at.scale + g * PANEL_ROWS);
         UNROLL for (int i = 0; i < QUADS; i++) sums[i] = vmlaq_s32(sums[i], total[i], four_of(bytes, i));
     }
@@ -214,7 +272,7 @@ INLINE void row_span(const struct row_span *whole, const int bits, const int gro
         __builtin_prefetch(p + r->ahead, 0, 3);
     UNROLL for (int i = 0; i < QUADS; i++) {
         float32x4_t v = vmulq_f32(vcvtq_f32_s32(sums[i]), halves(at.scale_1 + 4 * i));
-        if (at.bias) v = vfmaq_f32(v, vcvtq_f32_s32(bias_dot(at.bias, r->split, PACK_SPAN / group, i)), halves(at.bias_1 + 4 * i));
+        if (at.bias) v = vfmaq_f32(v, bias_dot(at.bias, r->sums, groups, i), halves(at.bias_1 + 4 * i));
         vst1q_f32(r->acc + 4 * i, vfmaq_n_f32(vld1q_f32(r->acc + 4 * i), v, r->scale));
     }
 }
@@ -239,13 +297,10 @@ static void one_row(const struct panel_args *a) {
     int64_t spans = s->in / PACK_SPAN;
     for (int64_t panel = 0, n; panel < a->n_panels; panel += n) {
         float acc[STREAMS][PANEL_ROWS] = {{0}};
-        struct acts_row x = acts_row_at(&a->x, 0);
-        struct split_sums sums;
-        struct row_span r = {.shape = s, .low = x.low, .q_step = x.q_step, .split = &sums};
+        struct row_span r = {.shape = s};
         n = a->n_panels - panel < STREAMS ? a->n_panels - panel : STREAMS;
         for (int64_t span = 0; span < spans; span++) {
-            r.q = x.q, r.sum = x.sum, r.scale = *x.scale;
-            split(&x, PACK_SPAN / s->group, &sums);
+            r.q = a->x.q + span * PACK_SPAN, r.sums = sums_at(&a->x, 0, span), r.scale = a->x.scale[span];
             /* what is asked for: the span after this one, or the first one of a panel that comes next */
             r.ahead = s->span_bytes + (span + 1 < spans ? 0 : (size_t)(n - 1) * s->panel_bytes);
             for (int64_t i = 0; i < n; i++) {
@@ -253,7 +308,6 @@ static void one_row(const struct panel_args *a) {
                 r.acc = acc[i];
                 span_of(&r);
             }
-            x.q += PACK_SPAN / s->group * x.q_step, x.sum += PACK_SPAN / s->group * x.step, x.scale += x.step;
         }
         memcpy(a->y + panel * PANEL_ROWS, acc, (size_t)n * sizeof *acc);
     }
@@ -261,10 +315,10 @@ static void one_row(const struct panel_args *a) {
 
 static void nested(const struct panel_args *a) {
     if (a->x.tile == 1) one_row(a);
-    else if (a->shape->code_bits == 4) rows(a, 4);
-    else rows(a, 6);
+    else rows(a);
 }
 
 void kern_dotprod_nested(struct kernels *k) {
+    k->nested_row = nested_row;
     k->nested = nested;
 }

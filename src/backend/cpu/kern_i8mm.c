@@ -387,6 +387,6 @@ void kern_i8mm(struct kernels *k) {
     k->isa = "neon-i8mm";
     k->quant_row = quant_row;
     k->panel = panel;
-    k->nested = NULL; /* rows of activations lie in another order here */
+    k->nested = NULL; /* ordinary panels: its products take activations of two bytes at the rate that dot products take one */
     k->row_more = 0;
 }

@@ -44,7 +44,8 @@ static bool clock_both(void *ctx, const struct kernels *k, int64_t n_rows, doubl
     struct panel_args args = {.shape = &b->shape, .panels = b->panels, .n_panels = N_PANELS, .n_rows = n_rows, .y = b->y};
     args.y_stride = N_PANELS * PANEL_ROWS;
     args.x = (struct quant_acts){.q = b->q, .scale = b->numbers, .sum = b->numbers + MOST * GROUPS, .in = IN, .n_groups = GROUPS};
-    args.x.group = b->shape.group, args.x.tile = acts_tile(n_rows), args.x.bits = acts_bits(&b->shape);
+    args.x.group = b->shape.group, args.x.tile = acts_tile(n_rows);
+    acts_fit(&args.x, &b->shape);
     uint64_t few = UINT64_MAX, many = UINT64_MAX;
     for (int i = 0; i < CALLS; i++) clock_call(k->panel_few, &args, &few);
     for (int i = 0; i < CALLS; i++) clock_call(k->panel, &args, &many); /* in turn, tiles would begin anew each time */

@@ -29,6 +29,9 @@ static emit_fn *const emitters[N_OP_KINDS] = {
     [OP_MLSTM] = emit_mlstm,
     [OP_COMPRESS] = emit_compress,
     [OP_ATTN_MORE] = emit_attn_more,
+    [OP_GIVEN] = emit_given,
+    [OP_ATTN_ROWS] = emit_attn_rows,
+    [OP_POOL_ROWS] = emit_pool_rows,
     [OP_BLEND] = emit_blend,
     [OP_PASSING] = emit_passing,
     [OP_CONCAT] = emit_concat,
@@ -40,21 +43,24 @@ static emit_fn *const emitters[N_OP_KINDS] = {
 
 static bool same_rope(const struct rope_args *a, const struct rope_args *b) {
     return a->inv_freq == b->inv_freq && a->table == b->table && a->n_rotated == b->n_rotated && a->magnitude == b->magnitude &&
-           a->shift == b->shift;
+           a->axes == b->axes && a->shift == b->shift;
 }
 
-int32_t xla_rope_index(const struct xla_ropes *ropes, const struct rope_args *a) {
-    for (int32_t i = 0; i < ropes->n; i++)
-        if (same_rope(&ropes->args[i], a)) return i;
+int32_t xla_rope_index(const struct xla_needs *needs, const struct rope_args *a) {
+    for (int32_t i = 0; i < needs->n_ropes; i++)
+        if (same_rope(&needs->ropes[i], a)) return i;
     return -1;
 }
 
-bool xla_ropes_find(const struct oplist *l, struct xla_ropes *out) {
-    out->n = 0;
+bool xla_needs_find(const struct oplist *l, bool sees, struct xla_needs *out) {
+    *out = (struct xla_needs){.sees = sees};
     for (int32_t i = 0; i < l->n_ops; i++) {
-        if (l->ops[i].kind != OP_ROPE || xla_rope_index(out, &l->ops[i].arg.rope) >= 0) continue;
-        if (out->n == XLA_ROPES_MAX) return false;
-        out->args[out->n++] = l->ops[i].arg.rope;
+        const struct op *op = &l->ops[i];
+        if (op->kind == OP_GIVEN) out->given[op->arg.given.set] = op->arg.given.width;
+        if (op->kind == OP_ATTN_ROWS) out->spans[op->arg.attn_rows.set] = out->is_tower = true;
+        if (op->kind != OP_ROPE || xla_rope_index(out, &op->arg.rope) >= 0) continue;
+        if (out->n_ropes == XLA_ROPES_MAX) return false;
+        out->ropes[out->n_ropes++] = op->arg.rope;
     }
     return true;
 }
@@ -65,7 +71,7 @@ static int32_t cut(struct xla_step_layout *l, int32_t n) {
     return at;
 }
 
-void xla_step_layout(const struct xla_shape *at, const struct kv_layout *kv, const struct xla_ropes *ropes, struct xla_step_layout *out) {
+void xla_step_layout(const struct xla_shape *at, const struct kv_layout *kv, const struct xla_needs *needs, struct xla_step_layout *out) {
     int32_t rows = xla_all_rows(at);
     *out = (struct xla_step_layout){0};
     out->ids = cut(out, rows);
@@ -79,7 +85,15 @@ void xla_step_layout(const struct xla_shape *at, const struct kv_layout *kv, con
         out->tables[i] = cut(out, at->seqs * (at->context / KV_BLOCK));
         out->writes[i] = cut(out, rows);
     }
-    for (int32_t i = 0; i < ropes->n; i++) out->ropes[i] = cut(out, rows * ropes->args[i].n_rotated);
+    for (int32_t i = 0; i < needs->n_ropes; i++) out->ropes[i] = cut(out, rows * needs->ropes[i].n_rotated);
+    for (int i = 0; i < GIVEN_SETS; i++) {
+        if (!needs->given[i]) continue;
+        out->given[i] = cut(out, rows * needs->given[i]);
+        out->has[i] = cut(out, rows);
+    }
+    for (int i = 0; i < 2; i++)
+        if (needs->spans[i]) out->spans[i] = cut(out, 2 * rows);
+    if (needs->sees) out->until = cut(out, rows);
 }
 
 struct hlo_val emit_step_part(struct emit *e, int32_t at, struct hlo_shape shape, enum hlo_type type) {
@@ -97,9 +111,18 @@ struct hlo_val emit_flat(struct emit *e, struct tensor t) {
     return hlo_reshape(&e->h, v, HLO_SHAPE(hlo_dim(v, 0), hlo_dim(v, 1) * hlo_dim(v, 2)));
 }
 
+/* The rows of a tensor of a tower: some of a value's, or several as one. */
+static struct hlo_val rows_of(struct emit *e, struct tensor *t, struct hlo_val v) {
+    int64_t width = hlo_dim(v, 1), first = t->offset / width, n = t->rows * t->row_stride / width;
+    t->offset -= first * width;
+    v = hlo_slice(&e->h, v, 0, first, first + n);
+    return hlo_reshape(&e->h, v, HLO_SHAPE(t->rows, t->row_stride));
+}
+
 struct hlo_val emit_view(struct emit *e, struct tensor t) {
     struct hlo *h = &e->h;
     struct hlo_val v = e->values[t.id - 1];
+    if (e->a.needs->is_tower) v = rows_of(e, &t, v);
     int64_t rows = hlo_dim(v, 0), n = hlo_dim(v, 1), size = tensor_row_size(t), from = 0;
     assert(t.row_stride == n);
     if (tensor_rows_dense(t)) return hlo_reshape(h, hlo_slice(h, v, 1, t.offset, t.offset + size), HLO_SHAPE(rows, t.heads, t.width));
@@ -363,7 +386,7 @@ static int emit_ops(struct emit *e, struct err *err) {
 int emit_program(const struct emit_args *args, struct xla_program *out, struct err *err) {
     struct emit e = {.a = *args, .out = out};
     *out = (struct xla_program){0};
-    xla_step_layout(&args->at, args->kv, args->ropes, &e.in);
+    xla_step_layout(&args->at, args->kv, args->needs, &e.in);
     int code = emit_ops(&e, err);
     if (!code) assemble(&e);
     else xla_program_free(out);

@@ -32,20 +32,27 @@ enum { XLA_ROPES_MAX = 8 };
 struct xla_step_layout {
     int32_t ids, pos, slots, starts, lens, logit_rows, n_valid;
     int32_t tables[KV_CLASSES_MAX], writes[KV_CLASSES_MAX];
-    int32_t ropes[XLA_ROPES_MAX]; /* [rows, n_rotated]: cosines, then sines */
+    int32_t ropes[XLA_ROPES_MAX];               /* [rows, n_rotated]: cosines, then sines */
+    int32_t given[GIVEN_SETS], has[GIVEN_SETS]; /* [rows, width], float32; [rows] 1: the row is given */
+    int32_t spans[2];                           /* [rows, 2] */
+    int32_t until;                              /* [rows] */
     int32_t size;
 };
 
-/* The distinct tables of angles that a list uses. */
-struct xla_ropes {
-    int32_t n;
-    struct rope_args args[XLA_ROPES_MAX];
+/* What a list reads of a step: the distinct tables of angles, and what comes with pictures. */
+struct xla_needs {
+    int32_t n_ropes;
+    struct rope_args ropes[XLA_ROPES_MAX];
+    int32_t given[GIVEN_SETS]; /* widths; 0: none */
+    bool spans[2];
+    bool sees;     /* some rows see others behind them: until */
+    bool is_tower; /* all rows of the step are one piece, and none is padding */
 };
 
 /* False when the list has more tables than fit. */
-bool xla_ropes_find(const struct oplist *l, struct xla_ropes *out);
-int32_t xla_rope_index(const struct xla_ropes *ropes, const struct rope_args *a);
-void xla_step_layout(const struct xla_shape *at, const struct kv_layout *kv, const struct xla_ropes *ropes, struct xla_step_layout *out);
+bool xla_needs_find(const struct oplist *l, bool sees, struct xla_needs *out);
+int32_t xla_rope_index(const struct xla_needs *needs, const struct rope_args *a);
+void xla_step_layout(const struct xla_shape *at, const struct kv_layout *kv, const struct xla_needs *needs, struct xla_step_layout *out);
 
 /* ---- weights ------------------------------------------------------------------------------------------------------ */
 
@@ -66,7 +73,7 @@ struct xla_weight {
 
 /* ---- emitting ----------------------------------------------------------------------------------------------------- */
 
-enum { XLA_OUTPUTS_MAX = 4 };
+enum { XLA_OUTPUTS_MAX = GIVEN_SETS };
 
 struct xla_program {
     struct sb text;
@@ -80,7 +87,7 @@ struct emit_args {
     const struct oplist *list;
     struct xla_shape at;
     const struct kv_layout *kv;
-    const struct xla_ropes *ropes;
+    const struct xla_needs *needs;
     bool half;         /* products and cache in bf16 */
     int32_t n_devices; /* that the program runs on; 0 and 1: one */
 };
@@ -121,6 +128,7 @@ void xla_program_free(struct xla_program *p);
 typedef void emit_fn(struct emit *e, const struct op *op);
 emit_fn emit_embed, emit_linear, emit_head_linear;
 emit_fn emit_norm, emit_add, emit_act, emit_glu, emit_mulvec, emit_rope, emit_concat, emit_rows, emit_argmax;
+emit_fn emit_given, emit_attn_rows, emit_pool_rows;
 emit_fn emit_blend, emit_kv_write, emit_pick, emit_attn, emit_attn_more, emit_route, emit_passing, emit_experts;
 emit_fn emit_conv, emit_delta, emit_ssd, emit_scan, emit_lightning, emit_lru, emit_wkv, emit_exchange, emit_mlstm, emit_compress;
 

@@ -43,7 +43,12 @@ static struct hlo_val visible(struct emit *e, const struct attn_args *a, struct 
         seen = hlo_compare(h, "LT", where, hlo_binary(h, "maximum", end, behind));
         if (a->window > 0) seen = hlo_binary(h, "and", seen, hlo_compare(h, "LT", where, hlo_with(h, "add", wide, a->window)));
     } else {
-        seen = hlo_compare(h, "LE", where, wide);
+        struct hlo_val last = wide;
+        if (e->a.needs->sees && !a->is_strict) {
+            struct hlo_val until = emit_step_part(e, e->in.until, HLO_SHAPE(at->seqs, at->rows), HLO_I32);
+            last = hlo_binary(h, "maximum", wide, hlo_spread(h, until, shape, 0));
+        }
+        seen = hlo_compare(h, "LE", where, last);
     }
     if (a->window > 0) seen = hlo_binary(h, "and", seen, hlo_compare(h, "GT", where, hlo_with(h, "subtract", wide, a->window)));
     if (a->chunk > 0) {

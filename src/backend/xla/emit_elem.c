@@ -198,7 +198,7 @@ void emit_rope(struct emit *e, const struct op *op) {
     struct hlo *h = &e->h;
     struct hlo_val x = emit_view(e, op->in[0]);
     int64_t rows = hlo_dim(x, 0), heads = hlo_dim(x, 1), width = hlo_dim(x, 2), half = a->n_rotated / 2;
-    struct hlo_val angles = emit_step_part(e, e->in.ropes[xla_rope_index(e->a.ropes, a)], HLO_SHAPE(rows, 2, half), HLO_F32);
+    struct hlo_val angles = emit_step_part(e, e->in.ropes[xla_rope_index(e->a.needs, a)], HLO_SHAPE(rows, 2, half), HLO_F32);
     struct hlo_shape flat = HLO_SHAPE(rows, half), wide = HLO_SHAPE(rows, heads, half);
     const int32_t dims[] = {0, 2};
     struct hlo_val cosine = hlo_broadcast(h, hlo_reshape(h, hlo_slice(h, angles, 1, 0, 1), flat), wide, dims);

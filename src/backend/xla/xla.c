@@ -27,7 +27,7 @@ static bool wants_library(const struct xla *x) {
 static int xla_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err) {
     (void)err;
     struct xla *x = mem_alloc(sizeof *x);
-    x->base = (struct backend){.type = &xla_backend, .device = d, .precision = options->precision};
+    x->base = (struct backend){.type = &xla_backend, .device = d, .precision = options->precision, .gives = true};
     x->device = (struct xla_device *)d;
     x->pjrt = &x->device->pjrt;
     x->n_places = x->device->n_places;

@@ -24,6 +24,7 @@ enum {
 struct xla_executable {
     struct xla_shape at;
     int32_t n_ops; /* of its list: the one with a head or the one without */
+    bool sees;
     struct pjrt_executable *exec;
     struct xla_step_layout in;
     const struct weight **weights;
@@ -37,6 +38,7 @@ struct xla_piece {
     struct xla_shape at; /* of its program */
     int32_t outputs[XLA_OUTPUTS_MAX], n_outputs;
     int32_t first_wanted, n_wanted; /* into xla.wanted */
+    bool is_whole;                  /* of a tower: results have rows of their own, and all are read */
 };
 
 /* A plugin's client and what the user wants of it, shared by the models on it. */
@@ -66,10 +68,11 @@ struct xla {
     struct xla_executable programs[XLA_PROGRAMS_MAX];
     int32_t n_places;                                    /* of them that may be used */
     struct pjrt_executable *copiers[KV_CLASSES_MAX + 1]; /* of blocks by class, of slots */
-    struct xla_ropes ropes;
-    uint64_t n_uses;              /* of programs: the clock of last_use */
-    int32_t n_compiled, n_loaded; /* programs compiled, and found in the cache on disk */
-    int32_t *block;               /* the step block of the piece at hand */
+    struct xla_needs needs;                              /* of the list at hand */
+    bool sees;                                           /* of the step at hand: step_key.sees */
+    uint64_t n_uses;                                     /* of programs: the clock of last_use */
+    int32_t n_compiled, n_loaded;                        /* programs compiled, and found in the cache on disk */
+    int32_t *block;                                      /* the step block of the piece at hand */
     int32_t block_capacity;
     struct pjrt_buffer **args, **results;
     int32_t args_capacity, results_capacity;

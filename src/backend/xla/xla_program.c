@@ -24,9 +24,13 @@ void xla_programs_drop(struct xla *x) {
     }
 }
 
+static bool is_for_list(const struct xla *x, const struct xla_executable *e) {
+    return e->exec && e->n_ops == x->base.list.n_ops && e->sees == x->sees;
+}
+
 /* Whether a program can do the work of a shape: prompts alone, decode steps together, never each other's. */
 static bool serves(const struct xla *x, const struct xla_executable *e, const struct xla_shape *want) {
-    if (!e->exec || e->n_ops != x->base.list.n_ops || e->at.context < want->context || e->at.rows < want->rows || e->at.seqs < want->seqs)
+    if (!is_for_list(x, e) || x->needs.is_tower || e->at.context < want->context || e->at.rows < want->rows || e->at.seqs < want->seqs)
         return false;
     return want->rows == 1 ? e->at.rows == 1 : e->at.seqs == 1 && want->logits <= e->at.logits;
 }
@@ -46,7 +50,7 @@ static struct xla_executable *find(struct xla *x, const struct xla_shape *want) 
     for (int32_t i = 0; i < x->n_places; i++) {
         struct xla_executable *e = &x->programs[i];
         is_full &= e->exec != NULL;
-        if (e->exec && e->n_ops == x->base.list.n_ops && same_shape(&e->at, want)) return e;
+        if (is_for_list(x, e) && same_shape(&e->at, want)) return e;
         if (serves(x, e, want) && (!best || work_of(&e->at) < work_of(&best->at))) best = e;
     }
     return is_full ? best : NULL;
@@ -82,9 +86,8 @@ static int compile(struct xla *x, struct str text, const struct xla_shape *at, s
 
 static int make(struct xla *x, struct xla_shape at, struct xla_executable *e, struct err *err) {
     struct xla_program program;
-    if (!xla_ropes_find(&x->base.list, &x->ropes)) return err_set(err, ERR_EUNSUPPORTED, "more than %d rope tables", XLA_ROPES_MAX);
     struct emit_args args = {
-        .list = &x->base.list, .at = at, .kv = &x->layout, .ropes = &x->ropes, .half = x->half, .n_devices = x->pjrt->n_used};
+        .list = &x->base.list, .at = at, .kv = &x->layout, .needs = &x->needs, .half = x->half, .n_devices = x->pjrt->n_used};
     TRY(emit_program(&args, &program, err));
     int code = compile(x, sb_str(&program.text), &at, &e->exec, err);
     if (!code) {
@@ -94,7 +97,8 @@ static int make(struct xla *x, struct xla_shape at, struct xla_executable *e, st
         e->n_weights = program.n_weights;
         e->n_outputs = program.n_outputs;
         memcpy(e->outputs, program.outputs, sizeof e->outputs);
-        xla_step_layout(&at, &x->layout, &x->ropes, &e->in);
+        e->sees = x->sees;
+        xla_step_layout(&at, &x->layout, &x->needs, &e->in);
         program.weights = NULL;
     }
     xla_program_free(&program);

@@ -6,6 +6,7 @@
 #include <assert.h>
 
 bool xla_begin(struct backend *be, const struct step_key *key) {
+    ((struct xla *)be)->sees = key->sees;
     oplist_begin(&be->list, key->n_rows, key->n_logits + key->n_hidden);
     return true;
 }
@@ -34,7 +35,7 @@ struct part {
 };
 
 static void fill_angles(struct xla *x, const struct xla_executable *e, const struct part *p, int32_t i_rope) {
-    const struct rope_args *a = &x->ropes.args[i_rope];
+    const struct rope_args *a = &x->needs.ropes[i_rope];
     int32_t half = a->n_rotated / 2;
     float *out = (float *)(void *)(x->block + e->in.ropes[i_rope]);
     for (int32_t s = 0; s < p->n_seqs; s++) {
@@ -43,10 +44,11 @@ static void fill_angles(struct xla *x, const struct xla_executable *e, const str
                                     ? ((const struct xla_weight *)a->inv_freq->packed)->host
                                     : p->step->rope + ((int64_t)(p->seq + s) * p->step->n_rope_tables + a->table) * p->step->rope_width;
         for (int32_t r = 0; r < p->n_rows; r++, out += a->n_rotated) {
-            float pos = (float)(p->step->pos[seq->row + p->skip + r] + a->shift);
+            int32_t row = seq->row + p->skip + r;
             for (int32_t i = 0; i < half; i++) {
                 double sine, cosine;
-                m_sincos((double)(pos * inv_freq[i]), &sine, &cosine);
+                int32_t place = a->axes ? p->step->places[row * STEP_AXES + a->axes[i]] : p->step->pos[row] + a->shift;
+                m_sincos((double)((float)place * inv_freq[i]), &sine, &cosine);
                 out[i] = (float)cosine * a->magnitude;
                 out[half + i] = (float)sine * a->magnitude;
             }
@@ -72,6 +74,20 @@ static void fill_tables(struct xla *x, const struct xla_executable *e, const str
     }
 }
 
+/* What comes with pictures, for row `to` of the block from row `from` of the step. */
+static void fill_pictures(struct xla *x, const struct xla_executable *e, const struct step *step, int64_t from, int64_t to) {
+    for (int i = 0; i < GIVEN_SETS; i++) {
+        int64_t width = x->needs.given[i];
+        const float *row = width && step->given[i] ? step->given[i][from] : NULL;
+        if (!row) continue;
+        memcpy(x->block + e->in.given[i] + to * width, row, (size_t)width * sizeof *row);
+        x->block[e->in.has[i] + to] = 1;
+    }
+    for (int i = 0; i < 2; i++)
+        if (x->needs.spans[i]) memcpy(x->block + e->in.spans[i] + 2 * to, step->spans[i] + 2 * from, 2 * sizeof *x->block);
+    if (x->needs.sees) x->block[e->in.until + to] = step->until ? step->until[from] : -1;
+}
+
 static void fill_block(struct xla *x, const struct xla_executable *e, const struct part *p) {
     const struct step *step = p->step;
     memset(x->block, 0, (size_t)e->in.size * sizeof *x->block);
@@ -83,18 +99,19 @@ static void fill_block(struct xla *x, const struct xla_executable *e, const stru
         for (int32_t r = 0; seq && r < p->n_rows; r++) {
             x->block[e->in.ids + s * e->at.rows + r] = step->ids[seq->row + p->skip + r];
             x->block[e->in.pos + s * e->at.rows + r] = step->pos[seq->row + p->skip + r];
+            fill_pictures(x, e, step, seq->row + p->skip + r, (int64_t)s * e->at.rows + r);
         }
     }
     x->block[e->in.n_valid] = p->n_rows;
     for (int32_t c = 0; c < x->layout.n_classes; c++) fill_tables(x, e, p, c);
-    for (int32_t i = 0; i < x->ropes.n; i++) fill_angles(x, e, p, i);
+    for (int32_t i = 0; i < x->needs.n_ropes; i++) fill_angles(x, e, p, i);
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------------ */
 
 static int run_program(struct xla *x, const struct xla_executable *e, struct xla_piece *piece, struct err *err) {
     int32_t n = 1 + x->n_memory;
-    memcpy(x->args + 1, x->memory, (size_t)x->n_memory * sizeof *x->args);
+    if (x->n_memory) memcpy(x->args + 1, x->memory, (size_t)x->n_memory * sizeof *x->args);
     for (int32_t i = 0; i < e->n_weights; i++) {
         const struct xla_weight *w = e->weights[i]->packed;
         for (int k = 0; k < N_PLANES; k++)
@@ -157,6 +174,7 @@ static struct xla_shape shape_of(const struct xla *x, const struct part *p, int3
         if (end > len) len = end;
     }
     struct xla_shape at = {.seqs = 1, .rows = 1, .context = xla_context_bucket(&x->layout, len)};
+    if (x->needs.is_tower) return (struct xla_shape){.seqs = 1, .rows = p->n_rows, .logits = p->n_rows, .context = at.context};
     if (p->n_rows == 1) {
         at.seqs = at.logits = batch_bucket(p->n_seqs);
         return at;
@@ -174,20 +192,23 @@ static int run_part(struct xla *x, const struct part *p, int32_t *next, struct e
     *piece = (struct xla_piece){0};
     fill_block(x, e, p);
     note_wanted(x, e, p, piece, next);
+    piece->is_whole = x->needs.is_tower;
     TRY(run_program(x, e, piece, err));
     x->n_pieces++;
     return ERR_OK;
 }
 
 /* Rows that see those behind them, too, cannot wait for another chunk. */
-static bool sees_both_ways(const struct oplist *l) {
+static bool sees_both_ways(const struct xla *x) {
+    const struct oplist *l = &x->base.list;
+    if (x->needs.is_tower || x->needs.sees) return true;
     for (int32_t i = 0; i < l->n_ops; i++)
         if (l->ops[i].kind == OP_ATTN && l->ops[i].arg.attn.both_ways) return true;
     return false;
 }
 
 static int run_prompt(struct xla *x, const struct step *step, int32_t seq, int32_t *next, struct err *err) {
-    int32_t n_rows = step->seqs[seq].n_rows, chunk = sees_both_ways(&x->base.list) ? n_rows : XLA_CHUNK_LARGE;
+    int32_t n_rows = step->seqs[seq].n_rows, chunk = sees_both_ways(x) ? n_rows : XLA_CHUNK_LARGE;
     for (int32_t skip = 0; skip < n_rows; skip += chunk) {
         int32_t n = n_rows - skip < chunk ? n_rows - skip : chunk;
         TRY(run_part(x, &(struct part){.step = step, .seq = seq, .n_seqs = 1, .skip = skip, .n_rows = n}, next, err));
@@ -195,9 +216,14 @@ static int run_prompt(struct xla *x, const struct step *step, int32_t seq, int32
     return ERR_OK;
 }
 
+static int too_many_ropes(struct err *err) {
+    return err_set(err, ERR_EUNSUPPORTED, "more than %d rope tables", XLA_ROPES_MAX);
+}
+
 int xla_end(struct backend *be, const struct step *step, struct err *err) {
     struct xla *x = (struct xla *)be;
     if (be->list.err.code) return err_set(err, be->list.err.code, "%s", be->list.err.msg);
+    if (!xla_needs_find(&be->list, x->sees, &x->needs)) return too_many_ropes(err);
     xla_pieces_drop(x);
     x->wanted = grown(x->wanted, &x->wanted_capacity, step->rows_capacity, sizeof *x->wanted);
     int32_t next = 0;
@@ -216,11 +242,11 @@ int xla_reserve(struct backend *be, struct err *err) {
     struct xla *x = (struct xla *)be;
     if (be->list.err.code) return err_set(err, be->list.err.code, "%s", be->list.err.msg);
     struct xla_program program;
-    if (!xla_ropes_find(&be->list, &x->ropes)) return err_set(err, ERR_EUNSUPPORTED, "more than %d rope tables", XLA_ROPES_MAX);
+    if (!xla_needs_find(&be->list, x->sees, &x->needs)) return too_many_ropes(err);
     struct emit_args args = {.list = &be->list,
                              .at = {.seqs = 1, .rows = 1, .logits = 1, .context = xla_context_bucket(&x->layout, 1)},
                              .kv = &x->layout,
-                             .ropes = &x->ropes,
+                             .needs = &x->needs,
                              .half = x->half,
                              .n_devices = x->pjrt->n_used};
     TRY(emit_program(&args, &program, err));
@@ -230,10 +256,21 @@ int xla_reserve(struct backend *be, struct err *err) {
 
 /* ---- reading ------------------------------------------------------------------------------------------------------ */
 
+static int find_output(const struct xla_piece *p, int32_t id, int32_t *out, struct err *err) {
+    *out = 0;
+    while (*out < p->n_outputs && p->outputs[*out] != id) ++*out;
+    return *out < p->n_outputs ? ERR_OK : err_set(err, ERR_EINTERNAL, "value %d is no output of the last step", id);
+}
+
+static int read_whole(struct xla *x, const struct xla_piece *p, int32_t id, size_t bytes, void *dst, struct err *err) {
+    int32_t i;
+    TRY(find_output(p, id, &i, err));
+    return pjrt_download(x->pjrt, p->results[i], dst, bytes, err);
+}
+
 static int read_piece(struct xla *x, const struct xla_piece *p, int32_t id, size_t row_bytes, unsigned char *dst, struct err *err) {
-    int32_t i = 0;
-    while (i < p->n_outputs && p->outputs[i] != id) i++;
-    if (i == p->n_outputs) return err_set(err, ERR_EINTERNAL, "value %d is no output of the last step", id);
+    int32_t i;
+    TRY(find_output(p, id, &i, err));
     size_t bytes = (size_t)p->at.logits * row_bytes;
     if (bytes > x->stage_bytes) {
         mem_free(x->stage);
@@ -254,6 +291,7 @@ int xla_read(struct backend *be, struct tensor t, void *dst, struct err *err) {
     assert(t.offset == 0 && t.row_stride == tensor_row_size(t));
     for (int32_t i = 0; i < x->n_pieces; i++) {
         const struct xla_piece *p = &x->pieces[i];
+        if (p->is_whole) return read_whole(x, p, t.id, (size_t)t.rows * row_bytes, dst, err);
         if (p->n_wanted) TRY(read_piece(x, p, t.id, row_bytes, (unsigned char *)dst + (size_t)p->first_wanted * row_bytes, err));
     }
     return ERR_OK;

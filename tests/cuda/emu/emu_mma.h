@@ -83,6 +83,11 @@ static inline void mma_u8s8_from(int32_t d[4], const uint32_t a[4], uint32_t b0,
     mma_u8s8(d, a, b0, b1);
 }
 
+static inline void mma_s8_from(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1, int32_t c) {
+    for (int i = 0; i < 4; i++) d[i] = c;
+    mma_s8(d, a, b0, b1);
+}
+
 static inline uint32_t warp_max_u32(uint32_t x) {
     for (int step = 16; step > 0; step /= 2) {
         uint32_t y = __shfl_xor_sync(FULL, x, step);
@@ -117,6 +122,12 @@ static inline void ldmatrix4(uint32_t d[4], const void *row) {
 }
 static inline void ldmatrix4_trans(uint32_t d[4], const void *row) {
     emu_ldmatrix(d, row, true);
+}
+
+static inline uint32_t transpose8(uint32_t x) {
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, shift = g % 2 * 16;
+    uint32_t first = __shfl_sync(FULL, x, 8 * t + g / 2), second = __shfl_sync(FULL, x, 8 * t + 4 + g / 2);
+    return (first >> shift & 0xffff) | (second >> shift & 0xffff) << 16;
 }
 
 static inline void copy16(void *to, const void *from, bool there) {

@@ -57,6 +57,7 @@ int cuda_open(struct device *d, const struct backend_options *options, struct ba
                                .reads_shared = true,
                                .runs_ahead = true,
                                .gives = true,
+                               .looks = true,
                                .row_first = 0.5,
                                .row_more = 0.15};
     c->gpu = (struct cuda_gpu *)d;

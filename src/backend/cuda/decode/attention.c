@@ -126,7 +126,8 @@ void step_attention_lower(struct cuda *c, const struct step_attention *g) {
     size_t used = 0, d = (size_t)a->c.k_width, heads = (size_t)a->group, warps = STEP_WARPS / ((heads + 1) / 2), part = d + (is_8 ? 4 : 2);
     if (a->splits > 1)
         a->partial = cuda_op_scratch(c, &used, (size_t)a->rows * (size_t)attn->in[0].heads * (size_t)a->splits * part * sizeof(float));
-    size_t room = is_8 ? (size_t)attn8_item_bytes((int)d, a->group, LIST_WARPS) : ((heads + 2) * d + heads * warps * part) * sizeof(float);
-    size_t shared_bytes = (size_t)(is_8 ? list_head_bytes(1) : STEP_HEAD_BYTES) + room;
+    size_t sums = 2 * (size_t)list_sums(cuda_has_small_shared(c)) * sizeof(float); /* of lists: attention of 8 bits has its parts there */
+    size_t shared_bytes = is_8 ? (size_t)list_head_bytes(1) + sums + (size_t)attn8_item_bytes((int)d)
+                               : STEP_HEAD_BYTES + ((heads + 2) * d + heads * warps * part) * sizeof(float);
     step_emit(c, &in, &values, (unsigned int)(a->rows * a->c.heads * a->splits), shared_bytes);
 }

@@ -38,16 +38,15 @@ static int64_t x_width(const struct k_step_linear *l) {
     return l->w.in * (l->e.half == K_HALF_DOWN ? l->e.k : 1);
 }
 
-/* Shared memory beside the rings. A product: x and the sums of its groups. Attention: queries, the new key and value, results of the warps. */
+/* Shared memory beside the rings. A product: x and the sums of its groups. Attention: queries, the new keys and values; its parts lie among
+ * the sums. */
 static size_t room_of(const struct k_instr *in) {
     const struct k_step_attn *a = &in->u.attn;
     size_t d = (size_t)a->c.k_width, heads = (size_t)a->group, rows = a->rows > 1 ? LIST_ROWS : 1;
     if (in->kind == K_STEP_ROUTER) return 0;
     if (in->kind == K_STEP_LINEAR) return (size_t)list_x_bytes((int)(x_width(&in->u.linear) / 64), in->u.linear.rows);
-    if (a->c.dtype == K_I8) return (size_t)attn8_item_bytes(a->c.k_width, a->group, LIST_WARPS);
-    size_t parts = heads * (LIST_WARPS / ((heads + 1) / 2)); /* of warps that share all query heads; alone a head has all warps */
-    if (parts < LIST_WARPS) parts = LIST_WARPS;
-    return ((heads + 2 * rows) * d + parts * (d + 2)) * sizeof(float);
+    if (a->c.dtype == K_I8) return (size_t)attn8_item_bytes(a->c.k_width);
+    return (heads + 2 * rows) * d * sizeof(float);
 }
 
 /* What the instructions of a list need of a kernel: one mode of weights (-1: none yet) and, where they are plain, one type, one width of heads (0: none yet),

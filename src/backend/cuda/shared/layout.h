@@ -87,6 +87,11 @@ KFN int list_tiles(bool is_small, int rows) {
 KFN int list_sums(bool is_small) {
     return list_tiles(is_small, 1) * TILE_ROWS * (LIST_WARPS + 1);
 }
+/* Attention: query heads that a warp takes at most; parts of heads that the warps of a block make at most, which lie where a product has its sums. */
+enum { SET_HEADS = 4 };
+KFN int list_parts(bool is_small) {
+    return is_small ? 32 : 64;
+}
 /* A product's x in units of 64 elements: scales from a row to the next, which are not a multiple of 128 bytes apart, and bytes of all rows. */
 KFN int list_scales(int units, int rows) {
     return (units + 1) / 2 * 2 + (rows > 1 ? 2 : 0);
@@ -148,7 +153,7 @@ KFN int64_t kv8_block_bytes(int64_t width) {
     return K_BLOCK * (width + 4);
 }
 /* kernels/attn8.cuh: positions that a warp takes at a time, query heads that it takes at most; floats from a part of a head to the next: results, the
- * largest score, the sum of weights. Of a list or a step: bytes of a block's queries, new key and value, and of the parts behind them. */
+ * largest score, the sum of weights. Of a list: bytes of a block's queries, and of these with the new key and value. */
 enum { ATTN8_UNIT = 32, ATTN8_HEADS = 8, ATTN8_WARPS = 4 };
 KFN int attn8_part(int width) {
     return width + 4;
@@ -156,8 +161,8 @@ KFN int attn8_part(int width) {
 KFN int attn8_query_bytes(int width) {
     return ATTN8_HEADS * (2 * width + 4);
 }
-KFN int attn8_item_bytes(int width, int heads, int warps) {
-    return attn8_query_bytes(width) + 2 * width * 4 + heads * warps * attn8_part(width) * 4;
+KFN int attn8_item_bytes(int width) {
+    return attn8_query_bytes(width) + 2 * width + 16;
 }
 
 /* kernels/decode.cu: every warp takes 16 positions at a time, through a ring of slots; wide heads have few of them where shared memory is small. */

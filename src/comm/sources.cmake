@@ -1,0 +1,4 @@
+set(COMM_SOURCES
+  src/comm/comm.c
+  src/comm/comm_threads.c
+)
