@@ -244,7 +244,8 @@ static struct step_choice choice_of(const struct sampler_params *p, const struct
                             .leaves = -1,
                             .mask = -1,
                             .n_top = p->n_top};
-    if (!is_first && p->last_n > 0 && h->n > p->last_n) c.leaves = h->tokens[h->n - p->last_n - 1];
+    int32_t out = !is_first && p->last_n > 0 && h->n > p->last_n ? h->tokens[h->n - p->last_n - 1] : -1;
+    if (out < PICTURE_TOKEN) c.leaves = out;
     return c;
 }
 
@@ -272,6 +273,7 @@ static int check_case(struct bench *b, const char *what, const struct sampler_pa
     for (int32_t r = 0; r < ROWS; r++) {
         all[r].n = PROMPT;
         for (int32_t i = 0; i < PROMPT; i++) all[r].tokens[i] = (r * 7 + i * i) % b->vocab;
+        for (int32_t i = 3; i < PROMPT - 1 && r % 2; i++) all[r].tokens[i] |= PICTURE_TOKEN; /* rows of a picture are never said again */
         m.pos[r] = m.seq_of[r] = m.wanted[r] = r;
         m.seqs[r] = (struct step_seq){.row = r, .n_rows = 1, .slot = -1};
     }

@@ -127,6 +127,7 @@ def deltas(text):
     return said
 
 
+punished = []  # whether penalties make a model say something else
 changed = []  # whether a model says something else when its two pictures are exchanged
 
 
@@ -144,6 +145,11 @@ def combined(server, model):
     check(status == 200 and said_by(got) == want and got["usage"]["prompt_tokens"] == two["n_tokens"], f"{name}, two pictures: {status} {text[:300]} instead of {want!r}")
     status, text = post(server, CHAT, {**body, "n": 3, "stream": True})
     check(status == 200 and deltas(text) == {i: want for i in range(3)}, f"{name}, two pictures, three answers, streamed: {text[:300]}")
+    penalties = {"repetition_penalty": 1.4, "repeat_last_n": 40, "frequency_penalty": 1.5, "presence_penalty": 1.0, "logprobs": True, "top_logprobs": 3}
+    status, text = post(server, CHAT, {**body, **penalties})
+    fresh = post(server, CHAT, {**body, **penalties, "cache_prompt": False})[1]
+    check(status == 200 and said_by(json.loads(text)) == said_by(json.loads(fresh)), f"{name}, two pictures and penalties: {text[:300]}")
+    punished.append(said_by(json.loads(text)) != want)
     cached = json.loads(post(server, CHAT, body)[1])["usage"]["prompt_tokens_details"]["cached_tokens"]
     if name in ("smolvlm", "llava_next"):  # every layer keeps all that it has seen
         check(64 <= cached < two["n_tokens"], f"{name}, two pictures from the prefix cache: {cached} of {two['n_tokens']}")
@@ -274,6 +280,7 @@ def conversation(model):
 
 
 check(sum(changed) >= 3, f"exchanged pictures are another question: {changed}")
+check(any(punished), "penalties change no answer")
 tools_and_pictures(model)
 kept_pictures(model)
 conversation(model)
