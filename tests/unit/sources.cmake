@@ -8,6 +8,7 @@ set(UNIT_SUITES
   comm
   config
   cuda
+  cut
   device
   engine
   families

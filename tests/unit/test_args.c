@@ -122,7 +122,7 @@ static void mistakes_name_the_cure(void) {
                    "--pp-layers: pipeline parallelism is not supported; --tensor-parallel N cuts a model for N ranks of the CPU");
     CHECK_INT(parse("mlxcel generate --tp-size 2"), 0);
     CHECK_INT(args_int(&args, OPT_TENSOR_PARALLEL), 2);
-    expect_message("mlxcel generate --tensor-parallel 65", "--tensor-parallel is 65, expected 1 to 64");
+    expect_message("mlxcel generate --tensor-parallel 65", "--tensor-parallel is '65', expected a whole number from 1 to 64");
     expect_message("mlxcel version -z", "unknown option -z; 'mlxcel version --help' lists them");
     expect_message("mlxcel version --markdown", "unknown option --markdown; 'mlxcel version --help' lists them");
     expect_message("mlxcel version --log-level", "--log-level needs a value");
