@@ -108,7 +108,7 @@ static const struct kind *kind_of(const struct head *h) {
 }
 
 bool file_kind_is_text_part(const char *path) {
-    static const char *const patterns[] = {"*.json", "*.model", "*.tiktoken", "*.jinja"};
+    static const char *const patterns[] = {"*.json", "*.model", "*.model.v*", "*.tiktoken", "*.jinja"};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         if (str_glob(str_of(patterns[i]), str_of(path))) return true;
     return false;

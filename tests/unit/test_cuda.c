@@ -638,7 +638,7 @@ static void lists_of_one_row(void) {
     in[4].u.linear.rows = 1, in[3].u.linear.w.tile_bytes = 1 << 28;
     CHECK(!cuda_list_fits(c, in, 5, &l, &depth));                     /* too far from gate to up */
     in[3].u.linear.w.tile_bytes = 576, c->gpu->shared_max = 99 << 10; /* a GeForce: places of half the size */
-    CHECK(cuda_list_fits(c, in, 5, &l, &depth) && depth == 3 && l.shared_bytes <= 99 << 10);
+    CHECK(cuda_list_fits(c, in, 5, &l, &depth) && depth == 4 && l.shared_bytes <= 99 << 10);
     in[4].u.linear.w.in = 14336;
     CHECK(cuda_list_fits(c, in, 5, &l, &depth) && depth == 2 && l.shared_bytes <= 99 << 10);
     in[4].u.linear.w.in = 27648;
