@@ -25,6 +25,8 @@ SHORT = {"mlxcel generate --image FILE", "mlxcel generate", "mlxcel grammar"}  #
 FIRST = re.compile(r"(mlxcel|cat|echo|curl|sha256sum|make) ?\b")
 SCRIPT = re.compile(r"(?:python3 )?((?:bench|tests)/\S+\.py)\b")
 INLINE = re.compile(r"`((?:mlxcel|cat|make|sudo|tar|sha256sum|certutil|powershell|wsl|chcp|curl|git|python3|bench/\w+\.py|tests/\S+\.py) [^`\n]+)`")
+# Pages whose examples belong together and have a suite of their own.
+OWN = {"docs/scale.md": "tests/scale/test_page.py"}
 # What other tests run, with a word of theirs.
 ELSEWHERE = {
     "tar xf FILE && mlxcel-*/mlxcel run": ("tests/release/test_first.py", "tar.extractall"),
@@ -86,6 +88,10 @@ def local_form(page, command, port=0):
 def strangers():
     """Examples that nothing runs: those of pages and of kinds that nobody has put into the tables above."""
     for page in ["README.md", *guide()]:
+        if page in OWN:
+            if page not in read(OWN[page]) or OWN[page] not in read("tests/suites.list"):
+                yield f"{page}: {OWN[page]} does not read it, or is no suite"
+            continue
         if page not in PAGES:
             yield f"{page} is a page of the guide, and its examples are not run"
             continue
