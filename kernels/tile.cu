@@ -1,6 +1,7 @@
-// Rows of codes to tiles, once when a weight is bound, and tiles to rows of bf16 before a prompt's products.
+// Rows of codes to tiles, once when a weight is bound; the CPU's panels to tiles, where a prompt borrows a weight of the host; and tiles to rows of bf16
+// before a prompt's products.
 //
-// Both read and write every byte once, 16 bytes per lane on the tiles' side; stopped by memory.
+// All read and write every byte once, 16 bytes per lane on the tiles' side; stopped by memory.
 #include "dequant.cuh"
 
 // A row's eight codes as a word of nibbles, or as two words of bytes; zeros beyond the last row.
@@ -71,6 +72,73 @@ extern "C" __global__ void __launch_bounds__(256) tile_pack(KARGS(k_tile) a) {
         uint2 meta = {meta_of(a.w, row, at), meta_of(a.w, row + 8, at)};
         *(uint2 *)(to + n_codes + t * TILE_META + g * 8) = meta;
     }
+}
+
+// ---- panels of the CPU (backend/cpu/pack.h) ----
+
+// A group of 16 rows: lines of 64 bytes with four bytes of each row, then 16 scales and 16 biases.
+struct panel_unit {
+    const unsigned char *at;
+    int bits, group, narrow;
+};
+static __device__ __forceinline__ int panel_codes(const panel_unit &u) {
+    return u.group * TILE_ROWS * u.bits / 8;
+}
+static __device__ __forceinline__ const unsigned char *panel_group(const panel_unit &u, int i) {
+    return u.at + i * (panel_codes(u) + 2 * TILE_ROWS * (u.narrow ? 2 : 4));
+}
+// Four bytes of a row: eight codes of 4 bits, k and k + 4 in one byte, or four of 8 bits. k counts in the unit.
+static __device__ __forceinline__ uint32_t panel_word(const panel_unit &u, int row, int k) {
+    int in_group = k % u.group;
+    return *(const uint32_t *)(panel_group(u, k / u.group) + in_group * u.bits / 32 * 64 + row * 4);
+}
+static __device__ __forceinline__ uint32_t panel_nibbles(const panel_unit &u, int row, int k) {
+    uint32_t out = 0, word = panel_word(u, row, k);
+#pragma unroll
+    for (int i = 0; i < 8; i++) out |= (word >> (8 * (i % 4) + i / 4 * 4) & 15) << 4 * tile_nibble(i);
+    return out;
+}
+static __device__ __forceinline__ uint2 panel_bytes(const panel_unit &u, int row, int k) {
+    uint32_t out[2] = {0, 0}, words[2] = {panel_word(u, row, k), panel_word(u, row, k + 4)};
+#pragma unroll
+    for (int i = 0; i < 8; i++) out[tile_byte(i) / 4] |= (words[i / 4] >> 8 * (i % 4) & 255) << 8 * (tile_byte(i) % 4);
+    return uint2{out[0], out[1]};
+}
+static __device__ __forceinline__ uint16_t half_bits(float x) {
+#ifdef MLXCEL_EMULATE
+    return emu_float2half(x).bits;
+#else
+    return __half_as_ushort(__float2half_rn(x));
+#endif
+}
+// Scale and bias of a row.
+static __device__ __forceinline__ uint32_t panel_meta(const panel_unit &u, int row, int group) {
+    const unsigned char *numbers = panel_group(u, group) + panel_codes(u);
+    if (u.narrow) return ((const uint16_t *)numbers)[row] | (uint32_t)((const uint16_t *)numbers)[TILE_ROWS + row] << 16;
+    return half_bits(((const float *)numbers)[row]) | (uint32_t)half_bits(((const float *)numbers)[TILE_ROWS + row]) << 16;
+}
+
+// Grid as of tile_pack. A warp reads its unit whole before it writes it, since both may be the same memory.
+extern "C" __global__ void __launch_bounds__(256) tile_of_panels(KARGS(k_panels) a) {
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, runs = tile_runs(a.group), codes = tile_codes(a.bits);
+    int64_t unit = (int64_t)blockIdx.x * 8 + threadIdx.x / 32, panel = blockIdx.y + (int64_t)blockIdx.z * gridDim.y;
+    if (unit >= a.units || panel >= a.n) return;
+    int64_t i = panel * a.units + unit;
+    panel_unit u = {a.in, a.bits, a.group, a.narrow};
+    u.at += i * runs * (panel_codes(u) + 2 * TILE_ROWS * (u.narrow ? 2 : 4));
+    unsigned char *to = a.out + i * (codes + runs * TILE_META);
+    uint4 first, second = {0, 0, 0, 0};
+    uint2 meta = {0, 0};
+    if (a.bits == 4) first = uint4{panel_nibbles(u, g, 8 * t), panel_nibbles(u, g, 32 + 8 * t), panel_nibbles(u, g + 8, 8 * t), panel_nibbles(u, g + 8, 32 + 8 * t)};
+    else {
+        uint2 low = panel_bytes(u, g, 8 * t), high = panel_bytes(u, g + 8, 8 * t), low_2 = panel_bytes(u, g, 32 + 8 * t), high_2 = panel_bytes(u, g + 8, 32 + 8 * t);
+        first = uint4{low.x, low.y, high.x, high.y}, second = uint4{low_2.x, low_2.y, high_2.x, high_2.y};
+    }
+    if (t < runs) meta = uint2{panel_meta(u, g, t), panel_meta(u, g + 8, t)};
+    __syncwarp();
+    *(uint4 *)(to + lane * 16) = first;
+    if (a.bits == 8) *(uint4 *)(to + 512 + lane * 16) = second;
+    if (t < runs) *(uint2 *)(to + codes + t * TILE_META + g * 8) = meta;
 }
 
 // Rows [first, first + n) to dense bf16 rows. Grid (units of a tile / 8, tiles): a warp takes one unit.

@@ -15,7 +15,7 @@
 
 #define GB 1e-9
 #define EASY_BYTES (UINT64_C(2) << 30) /* of a card whose free memory is enough for a small model and everything else */
-enum { PLAN_TOKENS = 4096, ROWS_LEAST = 256, SMALL_BYTES = 64 << 20, STEP_SHARE = 8 };
+enum { PLAN_TOKENS = 4096, ROWS_LEAST = 256, BORROW_ROWS = 256, BORROW_PLACES = 4, SMALL_BYTES = 64 << 20, STEP_SHARE = 8 };
 
 /* What is known while a plan is made. */
 struct planner {
@@ -80,10 +80,18 @@ static uint64_t cache_bytes(const struct planner *p, int32_t first) {
     return bytes;
 }
 
+/* Prompt rows of a step from which on the GPU copies the CPU's weights: few rows are not worth the copy. The exact kernels are the CPU's. */
+static int32_t borrow_rows(const struct session_options *o) {
+    bool is_exact = o->precision == SESSION_EXACT || o->precision == SESSION_F32;
+    return is_exact || o->stream_rows < 0 ? 0 : o->stream_rows > 0 ? o->stream_rows : BORROW_ROWS;
+}
+
 static void count(const struct planner *p, int32_t first, int32_t experts_from, struct placement *out) {
     const struct tally *t = p->tally;
-    out->plan = (struct split_plan){p->model.spec.n_layers, first, experts_from > first ? experts_from : first};
+    out->plan =
+        (struct split_plan){p->model.spec.n_layers, first, experts_from > first ? experts_from : first, borrow_rows(&p->s->options)};
     out->is_split = first > 0 || out->plan.experts_from > first;
+    out->borrowed = out->is_split && out->plan.borrow_rows ? BORROW_PLACES * t->largest : 0;
     out->n_experts_moved = 0;
     out->weights[SIDE_CARD] = t->behind + t->ends + t->all + (out->is_split ? 0 : t->before);
     out->weights[SIDE_HOST] = out->is_split ? t->before + t->all + (first > 0 ? t->ends : 0) : 0;
@@ -95,12 +103,12 @@ static void count(const struct planner *p, int32_t first, int32_t experts_from, 
     out->cache = cache_bytes(p, first);
     if (first < t->n_layers) return;
     out->weights[SIDE_HOST] += out->weights[SIDE_CARD]; /* the CPU has it alone */
-    out->weights[SIDE_CARD] = out->cache = out->step = 0;
+    out->weights[SIDE_CARD] = out->cache = out->step = out->borrowed = 0;
 }
 
 static bool fits(const struct planner *p, int32_t first, int32_t experts_from) {
     count(p, first, experts_from, p->out);
-    return p->out->weights[SIDE_CARD] + p->out->cache + p->out->step <= p->available[SIDE_CARD];
+    return p->out->weights[SIDE_CARD] + p->out->cache + p->out->step + p->out->borrowed <= p->available[SIDE_CARD];
 }
 
 /* ---- choosing --------------------------------------------------------------------------------------------------------- */
@@ -132,7 +140,7 @@ static int refuse(const struct planner *p, int32_t experts, struct err *err) {
     sb_puts(&text, " for weights,");
     put_size(&text, o->cache);
     sb_fmt(&text, " for a cache of %d tokens and", p->tokens);
-    put_size(&text, o->step);
+    put_size(&text, o->step + o->borrowed);
     sb_puts(&text, " for a step, and");
     put_size(&text, p->available[SIDE_CARD]);
     err_set(err, ERR_EMEMORY, "%s are free there; --gpu-layers %d fits, auto finds it; or take a smaller --ctx-size, or --device cpu",

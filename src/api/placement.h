@@ -13,6 +13,7 @@ struct placement {
     struct split_plan plan;
     uint64_t weights[N_SIDES]; /* bytes; of one device alone those of SIDE_CARD */
     uint64_t cache, step;      /* of the GPU: bytes that the plan has for the cache, and for the values of a step */
+    uint64_t borrowed;         /* and for weights of the CPU that prompts copy there */
     uint64_t all;              /* bytes of weights in all */
     int32_t n_expert_layers;   /* layers that have experts */
     int32_t n_experts_moved;   /* layers on the GPU whose experts are the CPU's */

@@ -38,6 +38,7 @@ struct weight {
     void *packed;                      /* the backend's */
     int32_t side;                      /* of a context on two devices: which of them has it (split/split.h) */
     struct weight *twin;               /* the same numbers on the other one; NULL: they are on one alone */
+    bool is_borrowed;                  /* they lie in the host's memory, and are copied whenever an op of the device reads them */
 };
 
 /* Who reads a weight: a layer of this number, or one of these. */
@@ -62,6 +63,15 @@ struct weight_source {
     int32_t reader; /* a layer, or one of enum weight_reader */
     int (*read)(void *user, enum weight_plane plane, int64_t row, int64_t n_rows, void *dst, struct err *err);
     void *user;
+};
+
+/* How a weight lies in the host's memory, in one piece. `panels`: as backend/cpu/pack.h says; else rows of each plane. */
+struct weight_lent {
+    const void *data;
+    size_t bytes;
+    bool panels, narrow_scales;
+    int32_t group, code_bits;               /* of panels */
+    size_t at[N_PLANES], strides[N_PLANES]; /* of rows: where a plane begins, bytes of a row; 0: it has none */
 };
 
 /* ---- KV cache and recurrent state ------------------------------------------------------------------------------ */
@@ -234,6 +244,12 @@ struct backend_type {
     void (*weight_release)(struct backend *be, struct weight *w);
     /* What weight_bind would take of the device's memory. Absent: about the bytes of the planes. */
     size_t (*weight_bytes)(const struct backend *be, const struct weight_source *source);
+    /* Where a bound weight lies, for another device that borrows it; false: in no form that others know. Absent: it lends nothing. */
+    bool (*weight_lend)(const struct backend *be, const struct weight *w, struct weight_lent *out);
+    /* Fills out like weight_bind, with is_borrowed: the numbers stay where they are lent. packed is NULL where the device has no use for this form. Absent: it
+     * borrows nothing. */
+    int (*weight_borrow)(struct backend *be, const struct weight_source *source, const struct weight_lent *lent, struct weight *out,
+                         struct err *err);
     /* Bytes of a cached number of this class, as kv_open will store it. Absent: a float's. */
     int32_t (*kv_number_bytes)(const struct backend *be, const struct kv_class *k);
     /* Bytes that kv_open takes beside the cache, for each position of a cached head. Absent: none. */

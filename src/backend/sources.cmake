@@ -3,6 +3,7 @@ set(BACKEND_SOURCES
   src/backend/device.c
   src/backend/fuse.c
   src/backend/lead.c
+  src/backend/op_fields.c
   src/backend/ops.c
   src/backend/plan.c
   src/backend/split/cut.c
@@ -31,6 +32,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/paths.c
   src/backend/cuda/run.c
   src/backend/cuda/select.c
+  src/backend/cuda/context/borrow.c
   src/backend/cuda/context/choose.c
   src/backend/cuda/context/context.c
   src/backend/cuda/context/given.c
@@ -56,6 +58,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/device/support.c
   src/backend/cuda/lower/emit.c
   src/backend/cuda/lower/lower_batch.c
+  src/backend/cuda/lower/lower_borrow.c
   src/backend/cuda/lower/lower_choose.c
   src/backend/cuda/lower/lower_elem.c
   src/backend/cuda/lower/lower_experts.c

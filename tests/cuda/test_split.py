@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Models on an emulated GPU (tests/cuda/emu) and the CPU together: layers, or experts alone, where the CPU has them.
 
-Golden models in exact precision (dense, experts, windows, recurrent state), and one in the default precision beside the exact CPU; the built-in
+Golden models in exact precision (dense, experts, windows, recurrent state), and one in the default precision beside the exact CPU; prompts that borrow the CPU's weights; the built-in
 model's tokens against the CPU's; a card that is too small, with and without a wish; a server with several requests at once, twice the same; memory
 that others take between planning and loading; a lost GPU; two GPUs. Needs a build with kernels for 9.0 (as test_emulated.py does), and g++.
 
@@ -39,12 +39,36 @@ def check_golden(build, folder, data):
         golden = os.path.join(data, "golden")
         cases += [("experts of a layer", "99,1", golden, "qwen3_moe-q4-g64"), ("layers with experts", "1", golden, "qwen3_moe-q4-g64"),
                   ("windows", "1", golden, "gemma3-q4-g64"), ("recurrent state", "1", golden, "jamba")]
+        golden2 = os.path.join(data, "golden2")
+        cases += [(f"the state of {name}", "1", golden2, name) for name in ("rwkv", "xlstm", "deepseek_v4") if os.path.isdir(golden2)]
     for what, places, models, only in cases:
         command = [f"{build}/golden_tests", "--backend", "cuda", "--split", places, *(["--only", only] if only else []), models]
         rc, out, err = execute(command, folder)
         yield f"{what}, --split {places}", rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed, 0 skipped", out, re.M), out + err
     rc, out, err = execute([f"{build}/golden_tests", "--backend", "cuda", "--precision", "auto", "--close", "--split", "1", FIXTURE], folder)
     yield "the default precision", rc == 0 and "1 passed, 0 failed" in out, out + err
+    yield from check_borrowed(build, folder, data)
+
+
+def check_borrowed(build, folder, data):
+    """Prompts that copy the CPU's weights to the GPU: panels in place, panels with scales of f32, and rows of mxfp4; weights that cannot be lent."""
+    cases = [(f"{bits} bits", "1,0,1", f"tests/golden/quant/affine-{bits}", None, True) for bits in ("2-g32", "3-g128", "4-g64", "5-g64", "8-g64")]
+    cases += [("plain weights", "1,0,1", "tests/golden/quant/mxfp8", None, False)]
+    if data:
+        golden = os.path.join(data, "golden")
+        cases += [("experts", "99,99,1", golden, "qwen3_moe-q4-g64", True), ("layers with experts", "1,0,1", golden, "qwen3_moe-q4-g64", True), ("windows", "1,0,1", golden, "gemma3-q4-g64", True)]
+    for what, places, models, only, is_lent in cases:
+        command = [f"{build}/golden_tests", "--backend", "cuda", "--precision", "auto", "--close", "--split", places, *(["--only", only] if only else []), models]
+        rc, out, err = execute(command, folder, "sms=4;late;report")
+        ok = rc == 0 and re.search(r"^1 passed, 0 failed", out, re.M) and ("emu: tile_of_panels" in err) == is_lent and "emu: 0 pieces of memory left" in err
+        yield f"{what}, borrowed, --split {places}", ok, out + err
+    bench = [f"{build}/mlxcel", "bench", "--device", "cuda", "-p", "32", "-n", "2", "-b", "1", "-r", "1", "--verify"]
+    for options, limits, is_lent in ((["--shape", "tiny-moe", "--cpu-experts", "2", "--stream-prompts", "1"], "late", True), (["--shape", "tiny", "--dtype", "f16", "--gpu-layers", "1", "--stream-prompts", "1"], "late", True),
+                                     (["--shape", "tiny", "--gpu-layers", "1", "--stream-prompts", "1"], "unpinned", True), (["--shape", "tiny", "--gpu-layers", "1", "--stream-prompts", "0"], "late", False),
+                                     (["--shape", "tiny", "--gpu-layers", "1"], "late", False)):
+        rc, out, err = execute([*bench, *options], folder, f"sms=4;report;{limits}")
+        kl = re.search(r"as a prompt, mean KL ([\d.e-]+);", err)
+        yield f"bench {' '.join(options)} ({limits})", rc == 0 and kl and float(kl.group(1)) < 2e-4 and ("emu: tile_of_panels" in err) == is_lent, out + err
 
 
 def check_tokens(build, folder, cpu_text):

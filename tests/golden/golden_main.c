@@ -19,13 +19,14 @@
  *
  * With --text: only prompts without an image, for models that also see.
  *
- * With --split N[,E]: the last N layers run on the backend, those before them on the CPU, and so do the experts of the first E layers.
+ * With --split N[,E[,R]]: the last N layers run on the backend, those before them on the CPU, and so do the experts of the first E layers; steps of R rows
+ * borrow the CPU's weights.
  *
  * With --ranks N: the model is cut for N ranks, which are threads.
  *
  * With --config NAME: that file is read in place of config.json, in the folders that have it: the same model in other words.
  *
- * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--kv-bits N] [--split N[,E]] [--ranks N] [--text] [--config NAME] [--only TEXT]
+ * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--kv-bits N] [--split N[,E[,R]]] [--ranks N] [--text] [--config NAME] [--only TEXT]
  * FOLDER...   (a folder, or a folder of folders)
  */
 #include "../backend_alone.h"
@@ -82,8 +83,8 @@ static int32_t depth;
 static bool must_grow; /* leave the device's memory to others too */
 static enum precision precision = PRECISION_EXACT;
 static int32_t kv_bits;
-static int32_t split_layers = -1, split_experts; /* --split */
-static int32_t n_ranks = 1;                      /* --ranks */
+static int32_t split_layers = -1, split_experts, split_borrows; /* --split */
+static int32_t n_ranks = 1;                                     /* --ranks */
 static const char *config_name = "config.json";
 static bool is_text_only; /* only prompts without an image */
 static int n_passed, n_failed, n_skipped;
@@ -494,7 +495,8 @@ static int open_split(struct bench *b, const struct backend_type *card, const st
     struct device *devices[N_SIDES] = {NULL, NULL};
     TRY(spec_resolve(&b->arena, &b->cp.config, &spec, err));
     int32_t n = spec.n_layers, first = split_layers < n ? n - split_layers : 0, experts = split_experts < n ? split_experts : n;
-    struct split_plan plan = {.n_layers = n, .first_layer = first, .experts_from = experts > first ? experts : first};
+    struct split_plan plan = {
+        .n_layers = n, .first_layer = first, .experts_from = experts > first ? experts : first, .borrow_rows = split_borrows};
     int code = device_open(&cpu_backend, options, &devices[SIDE_HOST], err);
     if (!code) code = device_open(card, options, &devices[SIDE_CARD], err);
     if (!code) code = split_open(devices, o, &plan, &b->be, err);
@@ -637,6 +639,8 @@ static void set_split(const char *text) {
     const char *comma = strchr(text, ',');
     split_layers = atoi(text);
     split_experts = comma ? atoi(comma + 1) : 0;
+    comma = comma ? strchr(comma + 1, ',') : NULL;
+    split_borrows = comma ? atoi(comma + 1) : 0;
 }
 
 int main(int argc, char **argv) {

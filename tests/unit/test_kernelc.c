@@ -210,6 +210,12 @@ static void spills(void) {
     save(&b, "kernels.list", "default 75\none.cu default - fail:other_*\n");
     build(&b, "FAKE_NVCC=spill", NULL, NULL);
     EXITS(&b, 0);
+    save(&b, "kernels.list", "default 75\none.cu default - fail>32:fake_*\n");
+    build(&b, "FAKE_NVCC=spill", NULL, NULL);
+    EXITS(&b, 0);
+    save(&b, "kernels.list", "default 75\none.cu default - fail>31:fake_*\n");
+    build(&b, "FAKE_NVCC=spill", NULL, NULL);
+    EXITS(&b, 1);
     save(&b, "kernels.list", "default 75\none.cu default - fail:other_*,fake_*\n");
     build(&b, "FAKE_NVCC=spill", NULL, NULL);
     EXITS(&b, 1);
@@ -322,7 +328,7 @@ static void bad_lists(void) {
         {"default 75\n../one.cu default - allow\n", "is no .cu file"},
         {"default 75,x\n", "kernels.list:1: \"x\" is no architecture"},
         {"default 75\none.cu default O3 allow\n", "\"O3\" is no flag"},
-        {"default 75\none.cu default - maybe\n", "expected allow, fail or fail:PATTERN"},
+        {"default 75\none.cu default - maybe\n", "expected allow, fail, fail:PATTERN"},
         {"default 75\none.cu default - allow\none.cu 80 - allow\n", "one.cu is listed twice"},
         {"# nothing\n", "lists no kernel"},
     };

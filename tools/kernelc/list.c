@@ -49,6 +49,18 @@ static bool next_word(struct str *rest, struct str *out) {
     return n > 0;
 }
 
+/* "fail", "fail:PATTERN,...", "fail>8:PATTERN,..." */
+static int parse_spill(struct arena *a, struct str text, struct list_row *row, struct err *err) {
+    size_t colon = str_find_char(text, ':', 0);
+    struct str head = colon == STR_NONE ? text : str_sub(text, 0, colon);
+    bool fails = str_is(head, "fail") || (str_starts(head, STR("fail>")) && str_to_int64(str_from(head, 5), &row->spill_bytes));
+    if (!fails && !str_is(text, "allow"))
+        return err_set(err, ERR_EFORMAT, "the spill column is \"%.*s\", expected allow, fail, fail:PATTERN,... or fail>BYTES:PATTERN,...",
+                       STR_ARG(text));
+    if (fails) row->no_spill = colon == STR_NONE ? "*" : str_cstr(a, str_from(text, colon + 1));
+    return 0;
+}
+
 static int parse_row(struct arena *a, struct str words[4], struct kernel_list *list, struct err *err) {
     struct str file = words[0], flags = words[2], spill = words[3], flag;
     if (!str_ends(file, STR(".cu")) || str_find(file, STR(".."), 0) != STR_NONE)
@@ -64,10 +76,7 @@ static int parse_row(struct arena *a, struct str words[4], struct kernel_list *l
             return err_set(err, ERR_EFORMAT, "\"%.*s\" is no flag (they are separated by commas)", STR_ARG(flag));
         row.flags[row.n_flags++] = str_cstr(a, flag);
     }
-    if (str_is(spill, "fail")) row.no_spill = "*";
-    else if (str_starts(spill, STR("fail:"))) row.no_spill = str_cstr(a, str_from(spill, 5));
-    else if (!str_is(spill, "allow"))
-        return err_set(err, ERR_EFORMAT, "the spill column is \"%.*s\", expected allow, fail or fail:PATTERN,...", STR_ARG(spill));
+    TRY(parse_spill(a, spill, &row, err));
     list->rows[list->n_rows++] = row;
     return 0;
 }

@@ -27,6 +27,7 @@ struct list_row {
     const char *flags[MAX_FLAGS + 1];
     int n_flags;
     const char *no_spill; /* glob patterns, comma-separated, of kernels whose spill is an error; NULL: none */
+    int64_t spill_bytes;  /* stored and loaded, that are none yet */
 };
 
 struct kernel_list {

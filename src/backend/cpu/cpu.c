@@ -264,6 +264,7 @@ const struct backend_type cpu_backend = {
     .close = cpu_close,
     .weight_bind = cpu_weight_bind,
     .weight_release = cpu_weight_release,
+    .weight_lend = cpu_weight_lend,
     .kv_number_bytes = cpu_kv_number_bytes,
     .kv_open = cpu_kv_open,
     .kv_close = cpu_kv_close,

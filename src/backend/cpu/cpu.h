@@ -79,6 +79,7 @@ size_t cpu_experts_acts_bytes(const struct op *op);
 
 int cpu_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
 void cpu_weight_release(struct backend *be, struct weight *w);
+bool cpu_weight_lend(const struct backend *be, const struct weight *w, struct weight_lent *out);
 int32_t cpu_kv_number_bytes(const struct backend *be, const struct kv_class *k);
 int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err);
 void cpu_kv_close(struct backend *be);

@@ -168,3 +168,20 @@ void cpu_weight_release(struct backend *be, struct weight *weight) {
     mem_free(w);
     weight->packed = NULL;
 }
+
+bool cpu_weight_lend(const struct backend *be, const struct weight *weight, struct weight_lent *out) {
+    const struct cpu_weight *w = weight->packed;
+    (void)be;
+    *out = (struct weight_lent){.data = w->panels ? w->panels : w->values, .bytes = w->bytes, .panels = w->panels != NULL};
+    if (w->panels) {
+        out->group = w->pack.group, out->code_bits = w->pack.code_bits, out->narrow_scales = w->pack.narrow_scales;
+        return !w->pack.nested && !pack_is_plain(&w->pack);
+    }
+    const void *const planes[N_PLANES] = {w->values, w->scales, w->biases};
+    const size_t strides[N_PLANES] = {w->values_stride, w->scales_stride, w->biases_stride};
+    for (int i = 0; i < N_PLANES; i++) {
+        out->strides[i] = strides[i];
+        if (planes[i]) out->at[i] = (size_t)((const unsigned char *)planes[i] - w->values);
+    }
+    return true;
+}

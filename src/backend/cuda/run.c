@@ -28,9 +28,10 @@ static int lower_list(struct cuda *c, struct err *err) {
     TRY(cuda_grow(c, (size_t)c->plan.bytes, "scratch memory of a step", &c->scratch, &c->scratch_bytes, err));
     cuda_step_layout(c, &c->key, &c->at);
     TRY(cuda_lower(c, err));
-    if (c->op_scratch_need > c->op_scratch_bytes || c->dequantised_need > c->dequantised_bytes) {
+    if (c->op_scratch_need > c->op_scratch_bytes || c->dequantised_need > c->dequantised_bytes || c->places.need > c->places.bytes) {
         TRY(cuda_grow(c, c->op_scratch_need, "scratch memory of an op", &c->op_scratch, &c->op_scratch_bytes, err));
         TRY(cuda_grow(c, c->dequantised_need, "dequantised weights", &c->dequantised, &c->dequantised_bytes, err));
+        TRY(cuda_grow(c, c->places.need, "weights that the CPU lends", &c->places.memory, &c->places.bytes, err));
         TRY(cuda_lower(c, err));
     }
     return ERR_OK;
@@ -133,9 +134,11 @@ static int add_times(struct cuda *c, struct err *err) {
 
 static int launch_all(struct cuda *c, struct err *err) {
     const struct program *p = &c->program;
+    int32_t begun = 0, ended = 0; /* loans */
     if (c->times) TRY(need_timers(c, p->n_launches, err));
     for (int32_t i = 0; i < p->n_launches; i++) {
         const struct launch *l = &p->launches[i];
+        for (; begun < p->n_loans && p->loans[begun].first == i; begun++) TRY(cuda_loan_begin(c, &p->loans[begun], err));
         if (c->times) CUDA_TRY(c, c->d->cuEventRecord(c->timers[i], c->stream), "an event");
         void *params[] = {p->args + l->args};
         CUDA_TRY(c,
@@ -143,6 +146,7 @@ static int launch_all(struct cuda *c, struct err *err) {
                                       c->stream, params, NULL),
                  "launching %s for op %d (%s), grid %u %u %u, %u threads, %u bytes", cuda_kernel_name(l->kernel), l->op,
                  op_name(c->base.list.ops[l->op].kind), l->grid[0], l->grid[1], l->grid[2], l->threads, l->shared_bytes);
+        for (; ended < begun && p->loans[ended].last == i; ended++) TRY(cuda_loan_end(c, &p->loans[ended], err));
     }
     if (!c->times) return ERR_OK;
     CUDA_TRY(c, c->d->cuEventRecord(c->timers[p->n_launches], c->stream), "an event");

@@ -178,14 +178,17 @@ int cuda_lower(struct cuda *c, struct err *err) {
     c->op_scratch_need = 0;
     c->lower_code = CUDA_SUCCESS;
     c->dequantised_need = 0;
+    c->places.need = 0;
+    p->n_loans = 0;
     c->i_dequantised = 0;
     c->carrier = -1;
     for (int32_t i = 0, n, i_group = 0; i < l->n_ops; i += n) {
         int32_t first = p->n_launches;
         bool is_slow = false;
-        n = 1;
-        if (i_group < c->n_groups && c->groups[i_group].first == i) {
-            n = c->groups[i_group].n;
+        bool is_group = i_group < c->n_groups && c->groups[i_group].first == i;
+        n = is_group ? c->groups[i_group].n : 1;
+        int32_t first_loan = cuda_borrow(c, i, n);
+        if (is_group) {
             cuda_lower_group(c, &c->groups[i_group++]);
         } else if (!cuda_op_is_empty(&l->ops[i])) {
             const struct select_row *row = cuda_select(c, &l->ops[i]);
@@ -195,6 +198,7 @@ int cuda_lower(struct cuda *c, struct err *err) {
             row->lower(c, &l->ops[i]);
             is_slow = row->is_slow;
         }
+        cuda_borrow_done(c, first_loan);
         for (int32_t k = first; k < p->n_launches; k++) p->launches[k].op = i, p->launches[k].is_slow = is_slow;
     }
     return cuda_check(c->d, c->lower_code, err, "describing a matrix to the copy engine");

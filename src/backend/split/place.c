@@ -1,6 +1,8 @@
 /* What lies where: weights, cache and state by layer, and ops by what they read. */
 #include "backend/split/split_internal.h"
 
+#include "backend/op_fields.h"
+
 enum split_side split_layer_side(const struct split *s, int32_t layer) {
     return layer < s->plan.first_layer ? SIDE_HOST : SIDE_CARD;
 }
@@ -14,10 +16,16 @@ static enum split_side reader_side(const struct split *s, const struct weight_so
     return split_layer_side(s, source->reader);
 }
 
-/* Vectors that belong to no layer are small, and both sides have them. A matrix that is embedding and head is the card's, and the host's, too,
- * where the first layer is. */
+enum { FEW_ROWS = 16 };
+
+static bool is_small(const struct weight_source *source) {
+    return source->is_vector || source->is_router || source->n_experts * source->out < FEW_ROWS;
+}
+
+/* Vectors that belong to no layer are small, and both sides have them; so have they what is small of the host's layers, whose products the card may run.
+ * A matrix that is embedding and head is the card's, and the host's, too, where the first layer is. */
 static bool is_on_both(const struct split *s, const struct weight_source *source) {
-    if (source->reader >= 0) return false;
+    if (source->reader >= 0) return s->plan.borrow_rows && reader_side(s, source) == SIDE_HOST && is_small(source);
     return source->is_vector || source->reader == READ_ALL || (source->reader == READ_ENDS && s->plan.first_layer > 0);
 }
 
@@ -29,14 +37,34 @@ static int bind_on(struct split *s, enum split_side side, const struct weight_so
     return ERR_OK;
 }
 
+/* The card's half of a matrix that is the host's. Without one the host runs all of its products, as those of one layer would go to and fro. */
+static int borrow(struct split *s, const struct weight_source *source, struct weight *of, struct err *err) {
+    struct backend *host = s->sides[SIDE_HOST], *card = s->sides[SIDE_CARD];
+    struct weight_lent lent;
+    bool wanted = s->plan.borrow_rows && of->side == SIDE_HOST && source->reader >= 0 && !s->cannot_borrow;
+    if (!wanted) return ERR_OK;
+    s->cannot_borrow = !card->type->weight_borrow || !host->type->weight_lend || !host->type->weight_lend(host, of, &lent);
+    if (s->cannot_borrow) return ERR_OK;
+    struct weight *twin = mem_alloc(sizeof *twin);
+    *twin = (struct weight){0};
+    int code = card->type->weight_borrow(card, source, &lent, twin, err);
+    twin->side = SIDE_CARD;
+    s->cannot_borrow = !twin->packed;
+    if (twin->packed) of->twin = twin;
+    else mem_free(twin);
+    return code;
+}
+
 int split_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err) {
     struct split *s = (struct split *)be;
     enum split_side side = reader_side(s, source);
     TRY(bind_on(s, side, source, out, err));
-    if (!is_on_both(s, source)) return ERR_OK;
-    struct weight *twin = mem_alloc(sizeof *twin);
-    int code = bind_on(s, side == SIDE_HOST ? SIDE_CARD : SIDE_HOST, source, twin, err);
-    out->twin = twin;
+    int code = ERR_OK;
+    if (is_on_both(s, source)) {
+        struct weight *twin = mem_alloc(sizeof *twin);
+        code = bind_on(s, side == SIDE_HOST ? SIDE_CARD : SIDE_HOST, source, twin, err);
+        out->twin = twin;
+    } else code = borrow(s, source, out, err);
     if (code) split_weight_release(be, out);
     return code;
 }
@@ -49,8 +77,8 @@ static void release(struct split *s, struct weight *w) {
 
 void split_weight_release(struct backend *be, struct weight *w) {
     struct split *s = (struct split *)be;
+    if (w->twin) release(s, w->twin); /* before the memory that it may have borrowed */
     release(s, w);
-    if (w->twin) release(s, w->twin);
     mem_free(w->twin);
     w->twin = NULL;
 }
@@ -99,90 +127,36 @@ void split_kv_maps_free(struct split *s) {
 
 /* ---- ops ------------------------------------------------------------------------------------------------------------- */
 
-/* Where the arguments of each kind have weights, and what of them names a cache or a state. */
-struct field {
-    enum op_kind kind;
-    size_t at;
-};
-#define FIELD(kind, member) \
-    { OP_##kind, offsetof(struct op, arg.member) }
-
-static const struct field weight_fields[] = {
-    FIELD(EMBED, embed.weight),
-    FIELD(LINEAR, linear.weight),
-    FIELD(LINEAR, linear.bias),
-    FIELD(HEAD_LINEAR, linear.weight),
-    FIELD(HEAD_LINEAR, linear.bias),
-    FIELD(NORM, norm.weight),
-    FIELD(NORM, norm.bias),
-    FIELD(MULVEC, vec.mul),
-    FIELD(MULVEC, vec.add),
-    FIELD(ROPE, rope.inv_freq),
-    FIELD(ATTN, attn.sinks),
-    FIELD(ATTN, attn.slopes),
-    FIELD(ATTN, attn.distances),
-    FIELD(ATTN, attn.buckets),
-    FIELD(ROUTE, route.bias),
-    FIELD(ROUTE, route.expert_scale),
-    FIELD(EXPERTS, experts.gate_up),
-    FIELD(EXPERTS, experts.gate),
-    FIELD(EXPERTS, experts.up),
-    FIELD(EXPERTS, experts.down),
-    FIELD(EXPERTS, experts.gate_bias),
-    FIELD(EXPERTS, experts.up_bias),
-    FIELD(EXPERTS, experts.gate_up_bias),
-    FIELD(EXPERTS, experts.down_bias),
-    FIELD(CONV, conv.weight),
-    FIELD(CONV, conv.bias),
-    FIELD(DELTA, delta.a_log),
-    FIELD(DELTA, delta.dt_bias),
-    FIELD(SSD, ssd.a_log),
-    FIELD(SSD, ssd.d),
-    FIELD(SSD, ssd.dt_bias),
-    FIELD(SCAN, scan.a_log),
-    FIELD(SCAN, scan.d),
-    FIELD(LIGHTNING, lightning.slope),
-    FIELD(LRU, lru.rate),
-};
-static const struct field kv_fields[] = {FIELD(KV_WRITE, kv.kv), FIELD(ATTN, attn.kv), FIELD(PICK, pick.kv)};
-static const struct field state_fields[] = {FIELD(CONV, conv.state), FIELD(DELTA, delta.state),         FIELD(SSD, ssd.state),
-                                            FIELD(SCAN, scan.state), FIELD(LIGHTNING, lightning.state), FIELD(LRU, lru.state)};
-#define COUNT(fields) (sizeof(fields) / sizeof *(fields))
-
-static const struct weight **weight_at(struct op *op, const struct field *f) {
-    return (const struct weight **)(void *)((char *)op + f->at);
-}
-
-static struct kv_ref *kv_of(struct op *op) {
-    for (size_t i = 0; i < COUNT(kv_fields); i++)
-        if (kv_fields[i].kind == op->kind) return (struct kv_ref *)(void *)((char *)op + kv_fields[i].at);
-    return NULL;
-}
-
-static int32_t *state_of(struct op *op) {
-    for (size_t i = 0; i < COUNT(state_fields); i++)
-        if (state_fields[i].kind == op->kind) return (int32_t *)(void *)((char *)op + state_fields[i].at);
-    return NULL;
-}
-
-/* The side that alone has a weight of the op; -1: both have them all, or it has none. */
-static int weights_side(struct op *op) {
-    for (size_t i = 0; i < COUNT(weight_fields); i++) {
-        if (weight_fields[i].kind != op->kind) continue;
-        const struct weight *w = *weight_at(op, &weight_fields[i]);
-        if (w && !w->twin) return w->side;
+/* The side that alone has a weight of the op; of a matrix that the card may borrow, the side that runs its products in this step. -1: both have them
+ * all, or it has none. */
+static int weights_side(const struct split *s, struct op *op) {
+    int side = -1;
+    bool is_borrowed = false;
+    for (int32_t i = 0; i < op_weight_places(); i++) {
+        const struct weight **w = op_weight_at(op, i);
+        if (!w || !*w) continue;
+        if (!(*w)->twin) side = side < 0 ? (*w)->side : side;
+        else if ((*w)->twin->is_borrowed) is_borrowed = true;
     }
-    return -1;
+    if (side >= 0 || !is_borrowed) return side;
+    return s->borrows ? SIDE_CARD : SIDE_HOST;
+}
+
+/* The side of the op's cache or state; -1: it has none. */
+static int memory_side(const struct split *s, struct op *op) {
+    const int32_t *state = op_state(op);
+    for (int32_t i = 0; i < op_kv_places(); i++) {
+        const struct kv_ref *kv = op_kv_at(op, i);
+        if (kv) return s->kv[kv->kv_class][kv->index].side;
+    }
+    return state ? s->states[*state].side : -1;
 }
 
 static int8_t side_of(const struct split *s, struct op *op, const struct oplist *l) {
-    const struct kv_ref *kv = kv_of(op);
-    const int32_t *state = state_of(op);
-    if (kv) return s->kv[kv->kv_class][kv->index].side;
-    if (state) return s->states[*state].side;
-    int side = weights_side(op);
+    int side = memory_side(s, op);
+    if (side < 0) side = weights_side(s, op);
     if (side >= 0) return (int8_t)side;
-    if (op->layer >= 0) return (int8_t)split_layer_side(s, op->layer);
+    if (op->layer >= 0) return (int8_t)(s->borrows ? SIDE_CARD : split_layer_side(s, op->layer));
     if (op->n_in) return s->op_sides[l->values[op->in[0].id - 1].first_op]; /* where its input is made */
     return (int8_t)split_layer_side(s, 0);
 }
@@ -196,15 +170,20 @@ void split_find_sides(struct split *s) {
     for (int32_t i = 0; i < l->n_ops; i++) s->op_sides[i] = side_of(s, &l->ops[i], l);
 }
 
+bool split_may_borrow(const struct split *s) {
+    return s->plan.borrow_rows && !s->cannot_borrow && !s->key.decode_only && s->key.n_rows >= s->plan.borrow_rows;
+}
+
 int split_move_op(const struct split *s, struct op *op, enum split_side side, struct err *err) {
-    struct kv_ref *kv = kv_of(op);
-    int32_t *state = state_of(op);
-    if (kv) kv->index = s->kv[kv->kv_class][kv->index].index;
+    int32_t *state = op_state(op);
+    for (int32_t i = 0; i < op_kv_places(); i++) {
+        struct kv_ref *kv = op_kv_at(op, i);
+        if (kv) kv->index = s->kv[kv->kv_class][kv->index].index;
+    }
     if (state) *state = s->states[*state].index;
-    for (size_t i = 0; i < COUNT(weight_fields); i++) {
-        if (weight_fields[i].kind != op->kind) continue;
-        const struct weight **w = weight_at(op, &weight_fields[i]);
-        if (!*w || (*w)->side == (int32_t)side) continue;
+    for (int32_t i = 0; i < op_weight_places(); i++) {
+        const struct weight **w = op_weight_at(op, i);
+        if (!w || !*w || (*w)->side == (int32_t)side) continue;
         if (!(*w)->twin)
             return err_set(err, ERR_EUNSUPPORTED, "layer %d reads the cache of a layer on the other device, which %s is not on", op->layer,
                            (*w)->name);

@@ -8,7 +8,9 @@
  *     but for the rounding of the two devices; in exact precision they compute the same.
  * (2) Layers before `first_layer` are the host's, the others are the card's. Of those, the experts of layers before `experts_from` are the
  *     host's, too. The embedding is the host's, the head is the card's.
- * (3) Nothing here names a device: the card may be any backend that takes parts of steps (struct backend.takes_inputs).
+ * (3) In a step of many prompt rows, products with the host's weights run on the card, which copies these weights while it works (struct
+ *     weight.is_borrowed). Caches and recurrent states stay where they are, and so do the ops that use them.
+ * (4) Nothing here names a device: the card may be any backend that takes parts of steps (struct backend.takes_inputs).
  */
 #ifndef MLXCEL_BACKEND_SPLIT_SPLIT_H
 #define MLXCEL_BACKEND_SPLIT_SPLIT_H
@@ -22,6 +24,7 @@ struct split_plan {
     int32_t n_layers;
     int32_t first_layer;  /* of the card */
     int32_t experts_from; /* the first layer of the card whose experts are there, too; at most first_layer: all of them are */
+    int32_t borrow_rows;  /* steps of so many prompt rows run the host's products on the card; 0: none does */
 };
 
 /* A context on both devices, which it holds until it is closed. */

@@ -17,6 +17,8 @@ struct split {
     struct backend *sides[N_SIDES];
     struct split_plan plan;
     uint64_t weight_bytes[N_SIDES];
+    bool cannot_borrow; /* a matrix of the host has a form that the card does not know */
+    bool borrows;       /* the step that is being cut runs the host's products on the card */
 
     struct kv_layout layouts[N_SIDES];
     struct split_at *kv[KV_CLASSES_MAX];
@@ -44,7 +46,9 @@ void split_kv_maps_free(struct split *s);
 void split_layout(const struct split *s, const struct kv_layout *layout, enum split_side side, struct kv_layout *out);
 int split_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
 void split_weight_release(struct backend *be, struct weight *w);
-/* Where each op of the list runs, into s->op_sides. */
+/* Whether the card may run the host's products in a step of the key. */
+bool split_may_borrow(const struct split *s);
+/* Where each op of the list runs, into s->op_sides; s->borrows says which way. */
 void split_find_sides(struct split *s);
 /* Makes weights, cache and state of an op those of its side; an error where they are not there. */
 int split_move_op(const struct split *s, struct op *op, enum split_side side, struct err *err);

@@ -156,19 +156,25 @@ static int cut_list(struct split *s, struct err *err) {
     return grow_slots(s, err);
 }
 
+/* The largest step may run either way: a smaller one, which does not borrow, needs the host's memory. */
 int split_reserve(struct backend *be, struct err *err) {
     struct split *s = (struct split *)be;
-    TRY(cut_list(s, err));
-    for (int32_t i = 0; i < s->cut.n_pieces; i++) {
-        struct backend *side = s->sides[s->cut.pieces[i].side];
-        TRY(begin_piece(s, i, err));
-        TRY(side->type->reserve(side, err));
+    bool may_borrow = split_may_borrow(s);
+    for (int way = 0; way <= may_borrow; way++) {
+        s->borrows = way;
+        TRY(cut_list(s, err));
+        for (int32_t i = 0; i < s->cut.n_pieces; i++) {
+            struct backend *side = s->sides[s->cut.pieces[i].side];
+            TRY(begin_piece(s, i, err));
+            TRY(side->type->reserve(side, err));
+        }
     }
     return ERR_OK;
 }
 
 int split_end(struct backend *be, const struct step *step, struct err *err) {
     struct split *s = (struct split *)be;
+    s->borrows = split_may_borrow(s);
     TRY(cut_list(s, err));
     for (int32_t i = 0; i < s->cut.n_pieces; i++) TRY(run_piece(s, i, step, err));
     return ERR_OK;

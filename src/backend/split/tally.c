@@ -24,6 +24,8 @@ static int tally_bind(struct backend *be, const struct weight_source *s, struct 
     if (s->reader >= t->n_layers) return err_set(err, ERR_EINTERNAL, "%s is of a layer that is not there", s->name);
     *out = (struct weight){.name = s->name, .format = s->format, .n_experts = s->n_experts, .out = s->out, .in = s->in, .bytes = bytes};
     *counter_of(t, s) += bytes;
+    uint64_t copied = s->format.mode == QUANT_AFFINE ? bytes : 2 * bytes; /* other codes have a second form on the card */
+    if (s->reader >= 0 && !s->is_vector && copied > t->largest) t->largest = copied;
     return ERR_OK;
 }
 

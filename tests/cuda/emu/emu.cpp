@@ -292,6 +292,8 @@ API cuMemHostAlloc(void **p, size_t n, unsigned) {
     return (*p = piece(n)) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 API cuMemFreeHost(void *p) { return give_back(p); }
+API cuMemHostRegister_v2(void *, size_t, unsigned) { return setting("unpinned") ? CUDA_ERROR_NOT_SUPPORTED : (n_pieces++, CUDA_SUCCESS); }
+API cuMemHostUnregister(void *) { return n_pieces--, CUDA_SUCCESS; }
 API cuMemHostGetDevicePointer_v2(CUdeviceptr *a, void *p, unsigned) { return *a = (CUdeviceptr)p, CUDA_SUCCESS; }
 static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t n) { return memcpy((void *)to, (void *)from, n), fault(); }
 API cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t n) { return setting("late") ? fault() : copy(to, (CUdeviceptr)from, n); }

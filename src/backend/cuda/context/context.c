@@ -7,6 +7,7 @@ void cuda_close(struct backend *be) {
     cuda_free(c, &c->scratch);
     cuda_free(c, &c->op_scratch);
     cuda_free(c, &c->dequantised);
+    cuda_places_close(c);
     cuda_free(c, &c->given);
     cuda_free(c, &c->counters);
     cuda_free(c, &c->staging);
@@ -24,6 +25,7 @@ void cuda_close(struct backend *be) {
     mem_free(c->program.launches);
     mem_free(c->program.values);
     mem_free(c->program.args);
+    mem_free(c->program.loans);
     mem_free(c);
 }
 

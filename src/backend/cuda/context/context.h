@@ -26,6 +26,7 @@ struct cuda_weight {
     CUdeviceptr base;
     size_t bytes;
     struct k_weight k;
+    struct cuda_borrowed *borrowed; /* the host has its numbers (borrow.c); k.values is then the place of the step that is being lowered */
 };
 
 struct cuda_kv_class {
@@ -48,6 +49,12 @@ struct launch {
     bool is_slow; /* a reference row runs it */
 };
 
+/* A borrowed weight of a program: before launch `first` it is copied to its place, which is free again behind launch `last`. */
+struct cuda_loan {
+    const struct cuda_borrowed *of;
+    int32_t place, first, last;
+};
+
 /* The values that an instruction of a decode step reads and makes; id 0: it has none. */
 struct step_values {
     struct tensor x; /* of a product; the queries of attention */
@@ -62,6 +69,8 @@ struct program {
     int32_t n_launches, launches_capacity;
     unsigned char *args;
     size_t args_used, args_capacity;
+    struct cuda_loan *loans; /* [n_loans] in the order of their launches */
+    int32_t n_loans, loans_capacity;
 };
 
 /* Where the arrays of a step lie in the step block; a function of the key and the limits. */
@@ -111,6 +120,16 @@ struct cuda_stage {
     bool busy;
 };
 
+/* Where borrowed weights are while a step uses them. */
+enum { BORROW_PLACES = 4 };
+struct cuda_places {
+    CUstream stream; /* of the copies; NULL: nothing is borrowed */
+    CUevent arrived[BORROW_PLACES], freed[BORROW_PLACES];
+    bool used[BORROW_PLACES];
+    CUdeviceptr memory;
+    size_t bytes, need; /* of all places */
+};
+
 /* One model on a GPU. */
 struct cuda {
     struct backend base;
@@ -150,6 +169,8 @@ struct cuda {
     CUdeviceptr dequantised; /* two buffers for dequantised weights: one is read while the next weight is written to the other */
     size_t dequantised_bytes, dequantised_need;
     int32_t i_dequantised, carrier; /* the buffer that is free; the launch that can dequantise the next weight while it runs, -1: none */
+
+    struct cuda_places places;
 
     struct step_key key; /* of the step that is being built; max_len is not rounded */
     struct step_layout at;
@@ -217,11 +238,43 @@ int cuda_note_lost(struct cuda *c, int code);
 
 /* ---- weights (weight.c) ---- */
 int cuda_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
-void cuda_weight_release(struct backend *be, struct weight *w);
+void cuda_weight_drop(struct cuda *c, struct weight *w); /* nothing uses it any more */
 size_t cuda_weight_bytes(const struct backend *be, const struct weight_source *source);
 /* The tile layout of kernels/tile.cuh: whether a weight takes it, and its bytes per tile. */
 bool cuda_tiles(const struct cuda *c, const struct weight_source *s);
 int64_t cuda_tile_bytes(const struct format *f, int64_t in);
+/* A weight as it comes, and as it lies on the GPU. */
+struct cuda_stored {
+    const struct weight_source *given;
+    struct weight_source source;
+};
+void cuda_store_as(const struct cuda *c, const struct weight_source *given, struct cuda_stored *out);
+/* Where rows of each plane lie, one plane behind the other. */
+struct cuda_planes {
+    size_t strides[N_PLANES], at[N_PLANES], bytes;
+};
+/* What a kernel is told of rows whose planes lie at `base`; of such rows as tiles at `base`. */
+struct k_weight cuda_rows_args(const struct weight_source *s, const struct cuda_planes *p, CUdeviceptr base);
+struct k_weight cuda_tiles_args(const struct weight_source *s, CUdeviceptr base);
+
+/* ---- weights that stay in the host's memory (borrow.c) ---- */
+struct cuda_borrowed {
+    const void *data; /* of the host */
+    size_t bytes;
+    size_t tiles_at, place_bytes; /* from a place's start to the tiles; what it must hold */
+    bool is_pinned, panels;
+    struct k_panels panels_args; /* without addresses */
+    struct k_weight rows_args;   /* planes of rows, from 0 on */
+    int64_t n_rows;
+};
+int cuda_weight_borrow(struct backend *be, const struct weight_source *source, const struct weight_lent *lent, struct weight *out,
+                       struct err *err);
+void cuda_weight_release(struct backend *be, struct weight *w);
+/* The copy to a place, which launches from now on may use; none of the launches until now uses it any more. */
+int cuda_loan_begin(struct cuda *c, const struct cuda_loan *loan, struct err *err);
+int cuda_loan_end(struct cuda *c, const struct cuda_loan *loan, struct err *err);
+CUdeviceptr cuda_loan_place(const struct cuda *c, int32_t place);
+void cuda_places_close(struct cuda *c);
 
 /* ---- cache (kv.c) ---- */
 enum k_dtype cuda_kv_dtype(const struct cuda *c, const struct kv_class *k);

@@ -43,14 +43,9 @@ static size_t values_stride(const struct weight_source *s) {
     return is_filled ? (dense + 15) / 16 * 16 : dense;
 }
 
-/* Where rows of each plane lie, one plane behind the other. */
-struct planes {
-    size_t strides[N_PLANES], at[N_PLANES], bytes;
-};
-
-static struct planes planes_of(const struct weight_source *s, int64_t n_rows) {
+static struct cuda_planes planes_of(const struct weight_source *s, int64_t n_rows) {
     const struct format *f = &s->format;
-    struct planes p = {.strides = {values_stride(s), quant_scales_bytes(f, s->in), quant_biases_bytes(f, s->in)}};
+    struct cuda_planes p = {.strides = {values_stride(s), quant_scales_bytes(f, s->in), quant_biases_bytes(f, s->in)}};
     for (int i = 0; i < N_PLANES; i++) {
         p.at[i] = p.bytes;
         p.bytes += align256(p.strides[i] * (size_t)n_rows);
@@ -58,7 +53,7 @@ static struct planes planes_of(const struct weight_source *s, int64_t n_rows) {
     return p;
 }
 
-static int upload_rows(struct cuda *c, const struct weight_source *s, const struct planes *p, int64_t first, int64_t n, CUdeviceptr to,
+static int upload_rows(struct cuda *c, const struct weight_source *s, const struct cuda_planes *p, int64_t first, int64_t n, CUdeviceptr to,
                        struct err *err) {
     for (int i = 0; i < N_PLANES; i++)
         if (p->strides[i]) TRY(upload_plane(c, s, (enum weight_plane)i, first, n, to + p->at[i], p->strides[i], err));
@@ -110,8 +105,7 @@ static const enum k_mode modes[N_QUANT_MODES] = {
     [QUANT_NONE] = K_PLAIN, [QUANT_AFFINE] = K_AFFINE, [QUANT_MXFP4] = K_MXFP4, [QUANT_MXFP8] = K_MXFP8, [QUANT_NVFP4] = K_NVFP4,
 };
 
-/* What a kernel is told of rows whose planes lie at `base`. */
-static struct k_weight weight_args(const struct weight_source *s, const struct planes *p, CUdeviceptr base) {
+struct k_weight cuda_rows_args(const struct weight_source *s, const struct cuda_planes *p, CUdeviceptr base) {
     return (struct k_weight){
         .values = base + p->at[PLANE_VALUES],
         .scales = p->strides[PLANE_SCALES] ? base + p->at[PLANE_SCALES] : 0,
@@ -128,28 +122,33 @@ static struct k_weight weight_args(const struct weight_source *s, const struct p
     };
 }
 
+struct k_weight cuda_tiles_args(const struct weight_source *s, CUdeviceptr base) {
+    struct cuda_planes row = planes_of(s, 1);
+    struct k_weight k = cuda_rows_args(s, &row, base);
+    k.values = base;
+    k.scales = k.biases = 0;
+    k.tile_bytes = cuda_tile_bytes(&s->format, s->in);
+    k.bits = tile_bits(s->format.bits);
+    return k;
+}
+
 /* Bytes of rows that become tiles at once: the experts of a layer may have a gigabyte in all. */
 enum { STAGED_BYTES = 64 << 20 };
 
 static int upload_tiles(struct cuda *c, const struct weight_source *s, int64_t n_rows, struct cuda_weight *w, struct err *err) {
-    struct planes row = planes_of(s, 1);
+    struct cuda_planes row = planes_of(s, 1);
     int64_t tile_bytes = cuda_tile_bytes(&s->format, s->in),
             at_once = STAGED_BYTES / (int64_t)row.bytes / TILE_ROWS * TILE_ROWS + TILE_ROWS;
     if (at_once > n_rows) at_once = n_rows;
-    struct planes p = planes_of(s, at_once);
+    struct cuda_planes p = planes_of(s, at_once);
     TRY(staging(c, p.bytes, err));
-    struct k_weight rows = weight_args(s, &p, c->staging);
+    struct k_weight rows = cuda_rows_args(s, &p, c->staging);
     for (int64_t first = 0; first < n_rows; first += at_once) {
         rows.out = n_rows - first < at_once ? n_rows - first : at_once;
         TRY(upload_rows(c, s, &p, first, rows.out, c->staging, err));
         TRY(make_tiles(c, &rows, w->base + (uint64_t)(first / TILE_ROWS * tile_bytes), err));
     }
-    w->k = rows;
-    w->k.out = s->out;
-    w->k.values = w->base;
-    w->k.scales = w->k.biases = 0;
-    w->k.tile_bytes = tile_bytes;
-    w->k.bits = tile_bits(s->format.bits);
+    w->k = cuda_tiles_args(s, w->base);
     return ERR_OK;
 }
 
@@ -162,13 +161,7 @@ static size_t bytes_of(const struct cuda *c, const struct weight_source *s, int6
 
 /* ---- numbers that are stored otherwise than they come ------------------------------------------------------------------ */
 
-/* A weight as it comes, and as it lies on the GPU. */
-struct stored {
-    const struct weight_source *given;
-    struct weight_source source;
-};
-
-static int convert_row(const struct stored *s, enum weight_plane plane, const void *from, void *to, struct err *err) {
+static int convert_row(const struct cuda_stored *s, enum weight_plane plane, const void *from, void *to, struct err *err) {
     const struct format *f = &s->given->format;
     if (plane == PLANE_VALUES && f->mode == QUANT_AFFINE) {
         quant_codes(f, from, 0, s->given->in, to);
@@ -192,7 +185,7 @@ static size_t plane_bytes(const struct weight_source *s, enum weight_plane plane
 }
 
 static int read_stored(void *user, enum weight_plane plane, int64_t row, int64_t n_rows, void *dst, struct err *err) {
-    const struct stored *s = user;
+    const struct cuda_stored *s = user;
     size_t from = plane_bytes(s->given, plane), to = plane_bytes(&s->source, plane);
     if (from == to) return s->given->read(s->given->user, plane, row, n_rows, dst, err);
     unsigned char *values = mem_try((size_t)n_rows * from);
@@ -206,9 +199,9 @@ static int read_stored(void *user, enum weight_plane plane, int64_t row, int64_t
 
 /* Matrices of heads in f32, which products round to bf16 anyway. Scales of f32: with the 11 bits of f16 the numbers of a group are off by less than a
  * hundredth of a step, and activations are rounded to 8 bits. Experts of 5 and 6 bits: their kernels take bytes. */
-static void store_as(const struct cuda *c, const struct weight_source *given, struct stored *out) {
+void cuda_store_as(const struct cuda *c, const struct weight_source *given, struct cuda_stored *out) {
     const struct format *f = &given->format;
-    *out = (struct stored){given, *given};
+    *out = (struct cuda_stored){given, *given};
     struct weight_source *s = &out->source;
     if (c->exact || given->is_vector || given->is_router) return;
     bool is_affine = f->mode == QUANT_AFFINE && c->gpu->functions[KERNEL_tile_pack];
@@ -223,16 +216,16 @@ static void store_as(const struct cuda *c, const struct weight_source *given, st
 
 size_t cuda_weight_bytes(const struct backend *be, const struct weight_source *source) {
     const struct cuda *c = (const struct cuda *)be;
-    struct stored s;
-    store_as(c, source, &s);
+    struct cuda_stored s;
+    cuda_store_as(c, source, &s);
     return bytes_of(c, &s.source, source->n_experts * source->out) + SPARE_BYTES;
 }
 
 int cuda_weight_bind(struct backend *be, const struct weight_source *given, struct weight *out, struct err *err) {
     struct cuda *c = (struct cuda *)be;
     TRY(cuda_use(c, err));
-    struct stored stored;
-    store_as(c, given, &stored);
+    struct cuda_stored stored;
+    cuda_store_as(c, given, &stored);
     const struct weight_source *source = &stored.source;
     const struct format *f = &source->format;
     int64_t n_rows = source->n_experts * source->out;
@@ -240,7 +233,7 @@ int cuda_weight_bind(struct backend *be, const struct weight_source *given, stru
         return err_set(err, ERR_EUNSUPPORTED,
                        "%s: %s with scales of f32 has no GPU kernels; run it with --device cpu, or mlxcel quantize it first", source->name,
                        quant_mode_name(f->mode));
-    struct planes p = planes_of(source, n_rows);
+    struct cuda_planes p = planes_of(source, n_rows);
     bool tiled = cuda_tiles(c, source);
     struct cuda_weight *w = mem_alloc(sizeof *w);
     *w = (struct cuda_weight){.bytes = bytes_of(c, source, n_rows)};
@@ -255,19 +248,17 @@ int cuda_weight_bind(struct backend *be, const struct weight_source *given, stru
     if (!code && tiled) code = upload_tiles(c, source, n_rows, w, err);
     else if (!code) {
         code = upload_rows(c, source, &p, 0, n_rows, w->base, err);
-        w->k = weight_args(source, &p, w->base);
+        w->k = cuda_rows_args(source, &p, w->base);
     }
-    if (code) cuda_weight_release(be, out);
+    if (code) {
+        c->d->cuStreamSynchronize(c->stream);
+        cuda_weight_drop(c, out);
+    }
     return code;
 }
 
-void cuda_weight_release(struct backend *be, struct weight *weight) {
-    struct cuda *c = (struct cuda *)be;
+void cuda_weight_drop(struct cuda *c, struct weight *weight) {
     struct cuda_weight *w = weight->packed;
-    if (!w) return;
-    cuda_use(c, NULL);
-    c->d->cuStreamSynchronize(c->stream);
-    cuda_graphs_drop(c); /* their kernels hold its address */
     cuda_free(c, &w->base);
     mem_free(w);
     weight->packed = NULL;

@@ -55,6 +55,12 @@ struct cuda_qkv {
 /* The number of ops of the group that begins at op i; 0: none does. */
 int32_t cuda_find_qkv(const struct cuda *c, int32_t i, struct cuda_qkv *out);
 
+/* ---- weights of the host (lower_borrow.c) ---- */
+
+/* Launches that bring the borrowed weights of ops [first, first + n); returns the number of loans before them, for cuda_borrow_done behind the ops' launches. */
+int32_t cuda_borrow(struct cuda *c, int32_t first, int32_t n);
+void cuda_borrow_done(struct cuda *c, int32_t first_loan);
+
 /* ---- ops (lower_*.c, split_wide.c) ---- */
 
 /* Rewrites products that must keep more of their input than bf16 does (split_wide.c); whether most of them do. */

@@ -51,6 +51,15 @@ struct k_tile {
     int64_t first, n; /* rows, of whole tiles */
 };
 
+/* Panels of backend/cpu/pack.h to tiles, `n` of them; out may be in. */
+struct k_panels {
+    KPTR(const unsigned char) in;
+    KPTR(unsigned char) out;
+    int64_t n, units;    /* units of 64 elements along k */
+    int32_t bits, group; /* of a code: 4 or 8; 16, 32 or 64 */
+    int32_t narrow;      /* scales and biases are bf16; else f32, which become f16 */
+};
+
 /* Activation: kind is enum act_kind of backend/kinds.h. */
 struct k_act {
     int32_t kind;
