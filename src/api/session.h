@@ -35,8 +35,9 @@ struct session_world {
     int32_t port;
     struct str secret;
     int32_t join_ms, silence_ms;
-    void (*on_lost)(void *user, const struct err *reason); /* another rank has failed, from a thread of its own; NULL: the next step tells */
-    void (*on_joined)(void *user);                         /* all are there; NULL: nobody is told */
+    void (*on_lost)(void *user,
+                    const struct err *reason); /* another rank has failed, from a thread of its own; NULL: the next step tells */
+    void (*on_joined)(void *user);             /* all are there; NULL: nobody is told */
     void *user;
 };
 
@@ -57,8 +58,8 @@ struct session_options {
     uint64_t gpu_memory;               /* bytes of the GPU that may be taken; 0: what is free */
     struct xla_options xla;
     enum session_precision precision;
-    int32_t n_threads;   /* 0: one per core */
-    int32_t n_ranks;     /* that the model is cut for, each a part of the threads; 0 and 1: it is not cut */
+    int32_t n_threads; /* 0: one per core */
+    int32_t n_ranks;   /* that the model is cut for, each a part of the threads; 0 and 1: it is not cut */
     struct session_world world;
     int32_t context;     /* 0: the model's, or as much as memory allows */
     int32_t n_seqs;      /* requests at once; 0: 1; -1: as many as suit the device, and a cache of what its memory allows */

@@ -97,7 +97,7 @@ static int serve(struct args *args, const struct server_inside *inside, struct e
     const struct session_options *session = &o.models[0].session;
     if (session->world.size > 1 && (o.n_models > 1 || o.models[0].is_stored))
         return err_set(err, ERR_EARG, "several processes compute one model together: name one by --model");
-    if (session->world.rank > 0) return world_follow(session, err);
+    if (session->world.rank > 0) return world_args_follow(session, err);
     if (serve_models_are_stored(args, &settings) && session->world.size < 2) {
         store = serve_store_open(args, &settings, &o);
         o.store = serve_store_functions(store);

@@ -37,7 +37,7 @@ int cli_main(int argc, char **argv) {
         if (args_flag(&args, OPT_NO_COLOR)) os_no_color();
         log_set_color(os_has_color(OS_STDERR));
         bool follows;
-        code = world_follow_args(&args, &follows, &err);
+        code = world_args_follow_command(&args, &follows, &err);
         if (code == ERR_OK && !follows) code = functions[args.command](&args, &err);
     }
     int status = cli_finish(code, &err);

@@ -93,7 +93,8 @@ int args_world(const struct args *args, struct session_options *out, struct err 
     if (!args_given(args, OPT_RANK)) return err_set(err, ERR_EARG, "--world-size goes with --rank");
     TRY(number(args, OPT_RANK, 0, w.size - 1, &w.rank, err));
     if (cuts && out->n_ranks != w.size)
-        return err_set(err, ERR_EARG, "--tensor-parallel %d among %d processes: each process is one rank; leave it out", out->n_ranks, w.size);
+        return err_set(err, ERR_EARG, "--tensor-parallel %d among %d processes: each process is one rank; leave it out", out->n_ranks,
+                       w.size);
     TRY(read_address(args, &w, err));
     out->n_ranks = w.size;
     out->world = w;
@@ -103,15 +104,14 @@ int args_world(const struct args *args, struct session_options *out, struct err 
 }
 
 /* The first rank ends the others: a launcher tells all of them to end at once, and the first has answers to finish. */
-static void ignore(void) {
-}
+static void ignore(void) {}
 
 static void on_joined(void *user) {
     (void)user;
     os_on_interrupt(ignore);
 }
 
-int world_follow(const struct session_options *o, struct err *err) {
+int world_args_follow(const struct session_options *o, struct err *err) {
     struct session_options own = *o;
     own.world.on_joined = on_joined;
     int code = session_follow(&own, err);
@@ -119,7 +119,7 @@ int world_follow(const struct session_options *o, struct err *err) {
     return code ? err_prefix(err, "rank %d", o->world.rank) : ERR_OK;
 }
 
-int world_follow_args(const struct args *args, bool *out_follows, struct err *err) {
+int world_args_follow_command(const struct args *args, bool *out_follows, struct err *err) {
     struct session_options o;
     *out_follows = false;
     if (args->command == CMD_SERVE || !args_has(args, OPT_WORLD_SIZE) || !args_given(args, OPT_RANK)) return ERR_OK;
@@ -128,5 +128,5 @@ int world_follow_args(const struct args *args, bool *out_follows, struct err *er
     if (wanted.world.rank == 0) return ERR_OK;
     *out_follows = true;
     TRY(session_args(args, &o, err));
-    return world_follow(&o, err);
+    return world_args_follow(&o, err);
 }

@@ -46,7 +46,7 @@ struct tcp {
 static int begin(struct tcp *g, struct err *err) {
     g->n_flows = 0;
     g->sequence++;
-    return atomic_load(&g->watch.has_failed) ? watch_failure(&g->watch, err) : ERR_OK;
+    return atomic_load(&g->watch.has_failed) ? tcp_watch_failure(&g->watch, err) : ERR_OK;
 }
 
 static void send_to(struct tcp *g, int32_t rank, enum tcp_op op, const void *data, size_t bytes) {
@@ -89,9 +89,9 @@ static int gone(struct tcp *g, int32_t rank, struct err *err) {
     while (!atomic_load(&g->watch.has_failed) && os_clock_ns() < until) os_sleep_ms(5);
     if (!atomic_load(&g->watch.has_failed)) {
         err_set(&reason, ERR_ENETWORK, "rank %d has closed its connection", rank);
-        watch_fail(&g->watch, &reason);
+        tcp_watch_fail(&g->watch, &reason);
     }
-    return watch_failure(&g->watch, err);
+    return tcp_watch_failure(&g->watch, err);
 }
 
 static void wait_for_any(struct tcp *g) {
@@ -121,7 +121,7 @@ static int move(struct tcp *g, bool drains, struct err *err) {
         }
         if (is_done) return ERR_OK;
         if (has_moved) looks = 0;
-        else if (atomic_load(&g->watch.has_failed)) return watch_failure(&g->watch, err);
+        else if (atomic_load(&g->watch.has_failed)) return tcp_watch_failure(&g->watch, err);
         else if (looks < LOOKS) os_thread_yield();
         else wait_for_any(g);
     }
@@ -272,12 +272,12 @@ static int tcp_broadcast(struct comm *c, int32_t root, void *data, size_t bytes,
 }
 
 static void tcp_fail(struct comm *c, const struct err *reason) {
-    watch_fail(&((struct tcp *)c)->watch, reason);
+    tcp_watch_fail(&((struct tcp *)c)->watch, reason);
 }
 
 static void tcp_close(struct comm *c) {
     struct tcp *g = (struct tcp *)c;
-    watch_stop(&g->watch);
+    tcp_watch_stop(&g->watch);
     for (int32_t r = 0; r < c->size; r++) os_tcp_close(g->data[r]);
     os_mutex_destroy(g->watch.lock);
     mem_free(g->scratch);
@@ -293,8 +293,7 @@ static const struct comm_type tcp_type = {.name = "tcp",
 
 static int check_options(const struct comm_tcp_options *o, struct err *err) {
     enum { SECRET_MIN = 16 };
-    if (o->size < 1 || o->size > COMM_RANKS_MAX)
-        return err_set(err, ERR_EARG, "%d ranks; there may be 1 to %d", o->size, COMM_RANKS_MAX);
+    if (o->size < 1 || o->size > COMM_RANKS_MAX) return err_set(err, ERR_EARG, "%d ranks; there may be 1 to %d", o->size, COMM_RANKS_MAX);
     if (o->rank < 0 || o->rank >= o->size) return err_set(err, ERR_EARG, "there is no rank %d among %d", o->rank, o->size);
     if (o->secret.n < SECRET_MIN)
         return err_set(err, ERR_EARG, "the job secret has %zu bytes; it needs %d at least", o->secret.n, SECRET_MIN);
@@ -311,7 +310,7 @@ int comm_tcp_join(const struct comm_tcp_options *o, struct comm **out, struct er
     g->watch.lock = os_mutex_create();
     g->scratch = mem_alloc((size_t)o->size * CHUNK * sizeof *g->scratch);
     int code = tcp_join(o, &g->watch, g->data, err);
-    if (!code) code = watch_start(&g->watch, err);
+    if (!code) code = tcp_watch_start(&g->watch, err);
     if (code) {
         tcp_close(&g->base);
         return code;

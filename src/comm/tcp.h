@@ -14,9 +14,9 @@ struct comm_tcp_options {
     int32_t rank, size;
     const char *host; /* where the first rank listens; a public address is refused */
     int32_t port;
-    struct str secret;              /* every rank proves that it has it, and sees the proof of every other */
-    int32_t join_ms, silence_ms;    /* until all are there; until a rank that says nothing counts as dead */
-    const struct comm_fact *facts;  /* [n_facts] */
+    struct str secret;             /* every rank proves that it has it, and sees the proof of every other */
+    int32_t join_ms, silence_ms;   /* until all are there; until a rank that says nothing counts as dead */
+    const struct comm_fact *facts; /* [n_facts] */
     int32_t n_facts;
     bool ends_process; /* after a failure the process has 3 s to end in order; then it is ended with code 1 */
     void (*on_fail)(void *user, const struct err *reason); /* once, from a thread of the group's own; NULL: nobody is told */

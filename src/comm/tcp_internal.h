@@ -33,11 +33,11 @@ struct watch {
 };
 
 /* Behind the joining: every rank has its control. */
-int watch_start(struct watch *w, struct err *err);
+int tcp_watch_start(struct watch *w, struct err *err);
 /* Tells the others why, or that this is the end, and waits until they know. */
-void watch_stop(struct watch *w);
-void watch_fail(struct watch *w, const struct err *reason); /* the first reason counts */
-int watch_failure(struct watch *w, struct err *err);        /* what has failed, as an error */
+void tcp_watch_stop(struct watch *w);
+void tcp_watch_fail(struct watch *w, const struct err *reason); /* the first reason counts */
+int tcp_watch_failure(struct watch *w, struct err *err);        /* what has failed, as an error */
 
 /* tcp_message.c: messages of the control and of the joining, with their lengths. */
 enum tcp_message { MSG_JOIN = 1, MSG_START, MSG_BEAT, MSG_REASON, MSG_END };
@@ -47,14 +47,14 @@ struct tcp_message_head {
 };
 
 /* Whole pieces until a point in time; ERR_ENETWORK where the connection ends, ERR_EBUSY where time does. */
-int tcp_send_all(struct os_tcp *t, const void *data, size_t n, uint64_t until_ns, struct err *err);
-int tcp_receive_all(struct os_tcp *t, void *data, size_t n, uint64_t until_ns, struct err *err);
+int tcp_message_put(struct os_tcp *t, const void *data, size_t n, uint64_t until_ns, struct err *err);
+int tcp_message_take(struct os_tcp *t, void *data, size_t n, uint64_t until_ns, struct err *err);
 int tcp_message_send(struct os_tcp *t, enum tcp_message kind, const void *data, size_t n, uint64_t until_ns, struct err *err);
 /* Up to `most` bytes into data; what is longer is no message of ours. */
 int tcp_message_receive(struct os_tcp *t, uint32_t *out_kind, void *data, size_t most, size_t *out_n, uint64_t until_ns, struct err *err);
 /* An error as the payload of MSG_REASON, and back. */
-size_t tcp_reason_write(const struct err *reason, unsigned char *out, size_t most);
-void tcp_reason_read(const unsigned char *data, size_t n, struct err *out);
+size_t tcp_message_write_reason(const struct err *reason, unsigned char *out, size_t most);
+void tcp_message_read_reason(const unsigned char *data, size_t n, struct err *out);
 
 /* tcp_proof.c: both sides of a new connection show that they have the secret, and say which rank they are and what the connection is for. */
 enum tcp_use { USE_CONTROL = 1, USE_DATA };

@@ -117,7 +117,8 @@ static int seat(struct joining *j, struct os_tcp *t, int32_t rank, struct err *e
     size_t n;
     if (rank <= 0 || rank >= j->o->size) {
         os_tcp_close(t);
-        return err_set(err, ERR_EARG, "a process came as rank %d, and there are %d ranks; give all the same --world-size", rank, j->o->size);
+        return err_set(err, ERR_EARG, "a process came as rank %d, and there are %d ranks; give all the same --world-size", rank,
+                       j->o->size);
     }
     struct watch_peer *p = &j->watch->peers[rank];
     if (p->link) {
@@ -208,7 +209,7 @@ static int accept_data(struct joining *j, struct err *err) {
 
 static void tell_seated(struct joining *j, const struct err *reason) {
     unsigned char text[ERR_MESSAGE_BYTES + 8];
-    size_t n = tcp_reason_write(reason, text, sizeof text);
+    size_t n = tcp_message_write_reason(reason, text, sizeof text);
     for (int32_t r = 1; r < j->o->size; r++) {
         struct os_tcp *t = j->watch->peers[r].link;
         struct err unread;
@@ -217,7 +218,7 @@ static void tell_seated(struct joining *j, const struct err *reason) {
         if (!t) continue;
         tcp_message_send(t, MSG_REASON, text, n, soon, &unread);
         os_tcp_finish(t);
-        while (tcp_receive_all(t, &byte, 1, soon, &unread) == 0) {} /* closing over unread bytes would take the reason back */
+        while (tcp_message_take(t, &byte, 1, soon, &unread) == 0) {} /* closing over unread bytes would take the reason back */
     }
 }
 
@@ -272,7 +273,7 @@ static int wait_for_start(struct joining *j, struct os_tcp *control, struct err 
     int code = tcp_message_receive(control, &kind, text, sizeof text, &n, j->until_ns + (uint64_t)PATIENCE_MS * 1000000, err);
     if (code) return err_prefix(err, "waiting with rank 0 for the other ranks");
     if (kind == MSG_REASON) {
-        tcp_reason_read(text, n, err);
+        tcp_message_read_reason(text, n, err);
         return err->code;
     }
     if (kind != MSG_START || n != (size_t)j->o->size * sizeof *j->seats)

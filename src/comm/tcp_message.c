@@ -17,7 +17,7 @@ static int too_late(struct err *err) {
     return err_set(err, ERR_EBUSY, "nothing came in time");
 }
 
-int tcp_send_all(struct os_tcp *t, const void *data, size_t n, uint64_t until_ns, struct err *err) {
+int tcp_message_put(struct os_tcp *t, const void *data, size_t n, uint64_t until_ns, struct err *err) {
     const char *p = data;
     while (n) {
         int64_t sent = os_tcp_send(t, (const struct os_tcp_piece[2]){{p, n}, {NULL, 0}});
@@ -32,7 +32,7 @@ int tcp_send_all(struct os_tcp *t, const void *data, size_t n, uint64_t until_ns
     return ERR_OK;
 }
 
-int tcp_receive_all(struct os_tcp *t, void *data, size_t n, uint64_t until_ns, struct err *err) {
+int tcp_message_take(struct os_tcp *t, void *data, size_t n, uint64_t until_ns, struct err *err) {
     char *p = data;
     while (n) {
         int64_t got = os_tcp_receive(t, p, n);
@@ -49,21 +49,21 @@ int tcp_receive_all(struct os_tcp *t, void *data, size_t n, uint64_t until_ns, s
 
 int tcp_message_send(struct os_tcp *t, enum tcp_message kind, const void *data, size_t n, uint64_t until_ns, struct err *err) {
     struct tcp_message_head head = {kind, (uint32_t)n};
-    TRY(tcp_send_all(t, &head, sizeof head, until_ns, err));
-    return tcp_send_all(t, data, n, until_ns, err);
+    TRY(tcp_message_put(t, &head, sizeof head, until_ns, err));
+    return tcp_message_put(t, data, n, until_ns, err);
 }
 
 int tcp_message_receive(struct os_tcp *t, uint32_t *out_kind, void *data, size_t most, size_t *out_n, uint64_t until_ns, struct err *err) {
     struct tcp_message_head head;
-    TRY(tcp_receive_all(t, &head, sizeof head, until_ns, err));
+    TRY(tcp_message_take(t, &head, sizeof head, until_ns, err));
     if (head.bytes > most) return err_set(err, ERR_EFORMAT, "a message of %u bytes came, expected at most %zu", head.bytes, most);
-    TRY(tcp_receive_all(t, data, head.bytes, until_ns, err));
+    TRY(tcp_message_take(t, data, head.bytes, until_ns, err));
     *out_kind = head.kind;
     *out_n = head.bytes;
     return ERR_OK;
 }
 
-size_t tcp_reason_write(const struct err *reason, unsigned char *out, size_t most) {
+size_t tcp_message_write_reason(const struct err *reason, unsigned char *out, size_t most) {
     int32_t code = reason->code;
     size_t n = strlen(reason->msg);
     if (n > most - sizeof code) n = most - sizeof code;
@@ -72,7 +72,7 @@ size_t tcp_reason_write(const struct err *reason, unsigned char *out, size_t mos
     return sizeof code + n;
 }
 
-void tcp_reason_read(const unsigned char *data, size_t n, struct err *out) {
+void tcp_message_read_reason(const unsigned char *data, size_t n, struct err *out) {
     int32_t code = ERR_EINTERNAL;
     size_t used = n < sizeof code ? n : sizeof code;
     memcpy(&code, data, used);

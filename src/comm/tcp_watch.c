@@ -21,14 +21,14 @@ static uint64_t ms_ns(int32_t ms) {
     return (uint64_t)ms * 1000000;
 }
 
-void watch_fail(struct watch *w, const struct err *reason) {
+void tcp_watch_fail(struct watch *w, const struct err *reason) {
     os_mutex_lock(w->lock);
     if (!w->reason.code) w->reason = *reason;
     os_mutex_unlock(w->lock);
     atomic_store(&w->has_failed, 1);
 }
 
-int watch_failure(struct watch *w, struct err *err) {
+int tcp_watch_failure(struct watch *w, struct err *err) {
     os_mutex_lock(w->lock);
     int code = err_set(err, w->reason.code, "%s", w->reason.msg);
     os_mutex_unlock(w->lock);
@@ -48,8 +48,8 @@ static void tell_all(struct watch *w, enum tcp_message kind, const void *data, s
 static void tell_reason(struct watch *w) {
     unsigned char text[WATCH_BUFFER - sizeof(struct tcp_message_head)];
     struct err reason;
-    watch_failure(w, &reason);
-    size_t n = tcp_reason_write(&reason, text, sizeof text);
+    tcp_watch_failure(w, &reason);
+    size_t n = tcp_message_write_reason(&reason, text, sizeof text);
     tell_all(w, MSG_REASON, text, n);
 }
 
@@ -60,10 +60,10 @@ static void take_message(struct watch *w, int32_t rank, uint32_t kind, const uns
         os_tcp_finish(w->peers[rank].link); /* it waits for that */
     }
     if (kind != MSG_REASON) return;
-    tcp_reason_read(data, n, &reason);
+    tcp_message_read_reason(data, n, &reason);
     if (w->rank == 0) err_set(&own, reason.code, "rank %d: %s", rank, reason.msg);
     else own = reason; /* as the first rank tells it */
-    watch_fail(w, &own);
+    tcp_watch_fail(w, &own);
 }
 
 /* Whole messages out of what has come. */
@@ -86,7 +86,7 @@ static bool take_messages(struct watch *w, int32_t rank) {
 static void lose(struct watch *w, int32_t rank, const char *how) {
     struct watch_peer *p = &w->peers[rank];
     struct err reason;
-    if (!p->has_ended) watch_fail(w, (err_set(&reason, ERR_ENETWORK, "rank %d at %s %s", rank, p->address, how), &reason));
+    if (!p->has_ended) tcp_watch_fail(w, (err_set(&reason, ERR_ENETWORK, "rank %d at %s %s", rank, p->address, how), &reason));
     p->has_ended = true;
 }
 
@@ -126,7 +126,7 @@ static void look_after_failure(struct look *l) {
     struct err reason;
     uint64_t now = os_clock_ns();
     if (!atomic_load(&w->has_failed)) return;
-    watch_failure(w, &reason);
+    tcp_watch_failure(w, &reason);
     if (!l->is_told) {
         l->is_told = true;
         l->failed_ns = now;
@@ -173,12 +173,12 @@ static void run(void *user) {
     say_goodbye(&l);
 }
 
-int watch_start(struct watch *w, struct err *err) {
+int tcp_watch_start(struct watch *w, struct err *err) {
     for (int32_t r = 0; r < w->size; r++) w->peers[r].heard_ns = os_clock_ns();
     return os_thread_start(&w->thread, run, w, "mlxcel-watch", err);
 }
 
-void watch_stop(struct watch *w) {
+void tcp_watch_stop(struct watch *w) {
     atomic_store(&w->quits, 1);
     if (w->thread) os_thread_join(w->thread);
     for (int32_t r = 0; r < w->size; r++) os_tcp_close(w->peers[r].link);

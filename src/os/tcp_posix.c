@@ -175,7 +175,8 @@ int64_t os_tcp_receive(struct os_tcp *t, void *data, size_t n) {
 void os_tcp_wait(const struct os_tcp_wish *wishes, int n, int timeout_ms) {
     struct pollfd p[OS_TCP_WISHES_MAX];
     for (int i = 0; i < n; i++)
-        p[i] = (struct pollfd){.fd = wishes[i].t->fd, .events = (short)((wishes[i].sends ? POLLOUT : 0) | (wishes[i].receives ? POLLIN : 0))};
+        p[i] =
+            (struct pollfd){.fd = wishes[i].t->fd, .events = (short)((wishes[i].sends ? POLLOUT : 0) | (wishes[i].receives ? POLLIN : 0))};
     poll(p, (nfds_t)n, timeout_ms);
 }
 

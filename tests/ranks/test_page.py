@@ -12,7 +12,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 # Root of the namespace alone; /run is the namespace's, too. What the page starts ends with the shell.
 BEFORE = """set -eE
 trap 'code=$?; echo "failed: $BASH_COMMAND"; exit $code' ERR
-trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
 ip link set lo up
 mount -t tmpfs none /run
 set -m

@@ -283,7 +283,7 @@ const struct unit_suite unit_base = {"base", (const struct unit_case[]){
                                                  {"utf8_rejects_bad_forms", utf8_rejects_bad_forms},
                                                  {"map_keeps_order", map_keeps_order},
                                                  {"hmac_known_answers", hmac_known_answers},
-                                         {"sha256_known_answers", sha256_known_answers},
+                                                 {"sha256_known_answers", sha256_known_answers},
                                                  {"half_round_trips", half_round_trips},
                                                  {"fmath_is_accurate", fmath_is_accurate},
                                                  {"fmath_bits_are_pinned", fmath_bits_are_pinned},

@@ -1,6 +1,7 @@
 /* Groups of ranks, as threads and over TCP: what comes out of every call, in the order of ranks, with the same bits each time; that nobody waits for a rank that
  * failed; and who may not join. */
 #include "base/arena.h"
+#include "base/log.h"
 #include "comm/tcp.h"
 #include "os/os.h"
 #include "os/tcp.h"
@@ -65,10 +66,12 @@ static void join_and_run(void *user) {
 static void run_joins(int32_t n, seat_fn *fn) {
     struct err err;
     joined_fn = fn;
+    log_set_level(LOG_ERROR); /* who comes and who is turned away is told */
     for (int32_t i = 0; i < n; i++) CHECK_OK(os_thread_start(&seats[i].thread, join_and_run, &seats[i], "rank", &err), err);
     for (int32_t i = 0; i < n; i++) os_thread_join(seats[i].thread);
     for (int32_t i = 1; i < n; i++) comm_close(seats[i].comm); /* the first one last, as a program does */
     comm_close(seats[0].comm);
+    log_set_level(LOG_INFO);
 }
 
 static void run_threads(int32_t n, seat_fn *fn) {
@@ -325,6 +328,7 @@ static void strangers_change_nothing(void) {
     plan_joins(2);
     struct os_tcp_address at = {.bytes = {127, 0, 0, 1}, .n = 4, .port = joins[0].port};
     joined_fn = sum_rounds;
+    log_set_level(LOG_ERROR);
     CHECK_OK(os_thread_start(&seats[0].thread, join_and_run, &seats[0], "rank", &err), err);
     for (int i = 0; i < 2; i++)
         while (os_tcp_connect(&at, 1000, &t[i], &err)) os_sleep_ms(5);
@@ -336,6 +340,7 @@ static void strangers_change_nothing(void) {
     for (int i = 0; i < 2; i++) CHECK_OK(seats[i].code, seats[i].err);
     for (int i = 1; i >= 0; i--) comm_close(seats[i].comm);
     os_tcp_close(t[0]);
+    log_set_level(LOG_INFO);
 }
 
 static void numbers_of_ranks(void) {
