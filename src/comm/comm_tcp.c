@@ -310,6 +310,7 @@ int comm_tcp_join(const struct comm_tcp_options *o, struct comm **out, struct er
     g->watch.lock = os_mutex_create();
     g->scratch = mem_alloc((size_t)o->size * CHUNK * sizeof *g->scratch);
     int code = tcp_join(o, &g->watch, g->data, err);
+    g->watch.options.facts = NULL; /* the caller's, for the joining alone */
     if (!code) code = tcp_watch_start(&g->watch, err);
     if (code) {
         tcp_close(&g->base);
