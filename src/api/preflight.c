@@ -63,7 +63,9 @@ static uint64_t free_bytes(struct device *d) {
 }
 
 int preflight_weights(const struct session *s, uint64_t need, struct err *err) {
+    const struct comm *comm = s->backend->comm;
     uint64_t available = free_bytes(s->backend->device);
+    if (comm) need = need / (uint64_t)comm->size * (uint64_t)comm->n_here; /* about: small tensors are whole everywhere */
     bool on_gpu = s->backend->device->is_gpu;
     if (s->options.force || available == 0 || need <= available) return ERR_OK;
     return err_set(err, ERR_EMEMORY,

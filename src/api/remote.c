@@ -2,7 +2,7 @@
 #include "api/remote.h"
 
 #include "base/log.h"
-#include "hub/address.h"
+#include "base/address.h"
 #include "hub/http.h"
 
 struct remote_rules remote_public_rules(void) {

@@ -45,12 +45,30 @@ static void fill_info(struct service *s) {
     sampling_resolve(s->session, &s->options.sampling, &s->info.sampling);
 }
 
+static void set_state(struct service *s, enum service_state state, const struct err *why) {
+    os_mutex_lock(s->lock);
+    bool is_over = atomic_load(&s->state) == SERVICE_FAILED; /* which nothing changes, and the first reason counts */
+    if (!is_over) s->why = *why;
+    if (!is_over) atomic_store(&s->state, state);
+    os_mutex_unlock(s->lock);
+    if (!is_over) s->options.notify(s->options.user);
+}
+
+/* From the thread that looks after the other ranks: without one of them nothing is computed. */
+static void on_rank_lost(void *user, const struct err *reason) {
+    struct err why;
+    err_set(&why, ERR_EDEVICE, "the ranks must be started again: %s", reason->msg);
+    set_state(user, SERVICE_FAILED, &why);
+}
+
 static int load(struct service *s, struct err *err) {
     struct session_options *o = &s->options.session;
     o->prefix_cache = true;
     o->n_queue = s->options.n_queue;
     o->notify = s->options.notify;
     o->notify_user = s->options.user;
+    o->world.on_lost = on_rank_lost;
+    o->world.user = s;
     TRY(session_open(o, &s->session, err));
     TRY(session_text_load(s->session, err));
     make_name(s);
@@ -61,14 +79,6 @@ static int load(struct service *s, struct err *err) {
 }
 
 /* ---- the thread -------------------------------------------------------------------------------------------------------- */
-
-static void set_state(struct service *s, enum service_state state, const struct err *why) {
-    os_mutex_lock(s->lock);
-    s->why = *why;
-    os_mutex_unlock(s->lock);
-    atomic_store(&s->state, state);
-    s->options.notify(s->options.user);
-}
 
 /* Nothing that this process asks of the device can succeed any more. What waits is answered with that, and the owner ends. */
 static void fail_lost(struct service *s, const struct err *reason) {

@@ -140,11 +140,23 @@ int session_open(const struct session_options *options, struct session **out, st
     s->options = *options;
     int code = open_all(s, err);
     if (code) {
+        session_ranks_fail(s, err);
         session_close(s);
         return code;
     }
     *out = s;
     return ERR_OK;
+}
+
+int session_follow(const struct session_options *options, struct err *err) {
+    struct session *s = mem_alloc(sizeof *s);
+    s->options = *options;
+    int code = open_device(s, err);
+    if (!code) code = session_model_open(s, err);
+    if (!code) code = session_ranks_follow(s, err);
+    if (code) session_ranks_fail(s, err);
+    session_close(s);
+    return code;
 }
 
 int session_plan(const struct session_options *options, struct sb *out, struct err *err) {

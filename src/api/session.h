@@ -28,6 +28,19 @@ struct session_layers {
     int32_t n;
 };
 
+/* Processes that compute one model together, of which this is one. */
+struct session_world {
+    int32_t rank, size; /* size below 2: this process is alone */
+    const char *host;   /* where the first rank listens for the others */
+    int32_t port;
+    struct str secret;
+    int32_t join_ms, silence_ms;
+    void (*on_lost)(void *user,
+                    const struct err *reason); /* another rank has failed, from a thread of its own; NULL: the next step tells */
+    void (*on_joined)(void *user);             /* all are there; NULL: nobody is told */
+    void *user;
+};
+
 struct session_options {
     const char *model;   /* path; NULL: the built-in model */
     const char *name;    /* of the model, for people; NULL: its path */
@@ -46,8 +59,9 @@ struct session_options {
     int32_t stream_rows; /* prompt rows of a step from which on the GPU copies the CPU's weights and multiplies; 0: usual, -1: never */
     struct xla_options xla;
     enum session_precision precision;
-    int32_t n_threads;   /* 0: one per core */
-    int32_t n_ranks;     /* that the model is cut for, each a part of the threads; 0 and 1: it is not cut */
+    int32_t n_threads; /* 0: one per core */
+    int32_t n_ranks;   /* that the model is cut for, each a part of the threads; 0 and 1: it is not cut */
+    struct session_world world;
     int32_t context;     /* 0: the model's, or as much as memory allows */
     int32_t n_seqs;      /* requests at once; 0: 1; -1: as many as suit the device, and a cache of what its memory allows */
     int32_t n_rows;      /* rows per step; 0: as many as suit the device */
@@ -74,6 +88,8 @@ struct session_options {
 
 int session_open(const struct session_options *options, struct session **out, struct err *err);
 void session_close(struct session *s);
+/* A rank behind the first one: computes with it until that one ends. */
+int session_follow(const struct session_options *options, struct err *err);
 /* Where the model would run, in a line for people, without loading it; nothing where there is no GPU and none was asked for. */
 int session_plan(const struct session_options *options, struct sb *out, struct err *err);
 /* The device that these options name, for models that run beside each other: it becomes the shared_device of each. memory_limit: bytes that all of

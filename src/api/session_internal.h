@@ -79,6 +79,10 @@ void session_head_close(struct session *s);
 /* session_ranks.c: what cannot be had with several ranks is refused, then their group is opened; the ranks behind the first, with weights from this store. */
 int session_ranks_open(struct session *s, struct err *err);
 int session_ranks_start(struct session *s, const struct tensor_store *store, struct err *err);
+/* Does what the first rank is asked to do, until that one ends. */
+int session_ranks_follow(struct session *s, struct err *err);
+/* The others need not wait: this rank cannot go on. */
+void session_ranks_fail(struct session *s, const struct err *reason);
 /* Threads of a rank. */
 int32_t session_ranks_threads(const struct session_options *o);
 

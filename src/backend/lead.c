@@ -95,9 +95,10 @@ void lead_begin(struct backend *be) {
     be->type = &l->type;
 }
 
+/* What lies elsewhere is the first rank's alone, which may be another process. */
 static void *moved(const void *p, const struct step *s, void *block) {
     uintptr_t at = (uintptr_t)p - (uintptr_t)s->block;
-    return p && at < s->block_bytes ? (unsigned char *)block + at : (void *)(uintptr_t)p;
+    return p && at < s->block_bytes ? (unsigned char *)block + at : NULL;
 }
 
 void lead_step_at(struct step *s, void *block) {

@@ -1,9 +1,11 @@
 set(BASE_SOURCES
+  src/base/address.c
   src/base/arena.c
   src/base/err.c
   src/base/fmath.c
   src/base/half.c
   src/base/hash.c
+  src/base/hmac.c
   src/base/json.c
   src/base/log.c
   src/base/map.c

@@ -255,6 +255,8 @@ int cmd_bench(const struct args *args, struct err *err) {
     o.prefix_cache = largest(args, OPT_BENCH_DEPTH) > 0;
     bool replays = args_given(args, OPT_BENCH_REPLAY);
     if (o.context == 0 && !replays) o.context = (int32_t)(largest(args, OPT_BENCH_DEPTH) + most + 8);
+    if (o.world.size > 1 && args_flag(args, OPT_BENCH_VERIFY))
+        return err_set(err, ERR_EARG, "--verify opens the model twice, which several processes do not do together; leave it out");
     TRY(session_open(&o, &s, err));
     struct report r = {.format = args_choice(args, OPT_FORMAT)};
     struct sb line = {0};

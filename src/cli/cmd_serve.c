@@ -3,6 +3,7 @@
 #include "cli/serve_models.h"
 #include "cli/serve_store.h"
 #include "cli/session_args.h"
+#include "cli/world_args.h"
 #include "os/os.h"
 #include "server/server.h"
 
@@ -93,7 +94,11 @@ static int serve(struct args *args, const struct server_inside *inside, struct e
     o.inside = inside;
     TRY(serve_models(args, &settings, &o, &models, err));
     if (args_flag(args, OPT_CHECK)) return check(args, &settings, &o, models, err);
-    if (serve_models_are_stored(args, &settings)) {
+    const struct session_options *session = &o.models[0].session;
+    if (session->world.size > 1 && (o.n_models > 1 || o.models[0].is_stored))
+        return err_set(err, ERR_EARG, "several processes compute one model together: name one by --model");
+    if (session->world.rank > 0) return world_args_follow(session, err);
+    if (serve_models_are_stored(args, &settings) && session->world.size < 2) {
         store = serve_store_open(args, &settings, &o);
         o.store = serve_store_functions(store);
     }
@@ -134,7 +139,7 @@ static int find_variable(struct str name) {
 }
 
 static int set(struct args *args, const struct serve_setting *s, struct err *err) {
-    static const enum opt_id of_the_process[] = {OPT_CHECK, OPT_LOG_FORMAT, OPT_LOG_LEVEL};
+    static const enum opt_id of_the_process[] = {OPT_CHECK, OPT_LOG_FORMAT, OPT_LOG_LEVEL, OPT_RANK, OPT_WORLD_SIZE};
     if (!s->name) return err_set(err, ERR_EARG, "a setting has no name");
     int id = find_variable(str_of(s->name));
     if (id < 0) TRY(args_find(CMD_SERVE, str_of(s->name), &id, err));

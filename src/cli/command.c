@@ -4,6 +4,7 @@
 #include "cli/args.h"
 #include "cli/command.h"
 #include "cli/settings.h"
+#include "cli/world_args.h"
 #include "os/os.h"
 
 static const enum log_level levels[] = {LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG}; /* as in --log-level */
@@ -35,7 +36,9 @@ int cli_main(int argc, char **argv) {
         log_set_level(levels[args_choice(&args, OPT_LOG_LEVEL)]);
         if (args_flag(&args, OPT_NO_COLOR)) os_no_color();
         log_set_color(os_has_color(OS_STDERR));
-        code = functions[args.command](&args, &err);
+        bool follows;
+        code = world_args_follow_command(&args, &follows, &err);
+        if (code == ERR_OK && !follows) code = functions[args.command](&args, &err);
     }
     int status = cli_finish(code, &err);
     arena_free(&arena);

@@ -3,6 +3,7 @@
 
 #include "cli/progress.h"
 #include "cli/store_args.h"
+#include "cli/world_args.h"
 #include "os/cpu.h"
 #include "os/os.h"
 
@@ -124,6 +125,7 @@ static int compute_args(const struct args *args, struct session_options *out, st
     out->precision = (enum session_precision)args_choice(args, OPT_PRECISION);
     out->n_threads = (int32_t)args_int(args, OPT_THREADS);
     out->n_ranks = (int32_t)args_int(args, OPT_TENSOR_PARALLEL);
+    if (args_has(args, OPT_WORLD_SIZE)) TRY(args_world(args, out, err));
     out->force = args_flag(args, OPT_FORCE);
     out->kv_bits = kv_bits[args_choice(args, OPT_KV_BITS)];
     if (args_has(args, OPT_DRAFT)) {

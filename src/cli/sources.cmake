@@ -48,4 +48,5 @@ set(CLI_SOURCES
   src/cli/screen_text.c
   src/cli/session_args.c
   src/cli/store_args.c
+  src/cli/world_args.c
 )

@@ -1,4 +1,9 @@
 set(COMM_SOURCES
   src/comm/comm.c
+  src/comm/comm_tcp.c
   src/comm/comm_threads.c
+  src/comm/tcp_join.c
+  src/comm/tcp_message.c
+  src/comm/tcp_proof.c
+  src/comm/tcp_watch.c
 )

@@ -1,6 +1,7 @@
 /* Opening the ranks behind the first, and their threads. */
 #include "engine/team.h"
 
+#include "comm/tcp.h"
 #include "engine/follow.h"
 #include "os/os.h"
 
@@ -15,7 +16,7 @@ struct mate {
 };
 
 struct team {
-    int32_t n;
+    int32_t n; /* ranks of this process */
     struct comm *first;
     struct mate *mates; /* [n], without the first */
 };
@@ -27,6 +28,14 @@ int team_open(int32_t n, struct team **out, struct err *err) {
     *t = (struct team){.n = n, .first = comms[0], .mates = mem_alloc((size_t)n * sizeof *t->mates)};
     for (int32_t i = 1; i < n; i++) t->mates[i].comm = comms[i];
     *out = t;
+    return ERR_OK;
+}
+
+int team_join(const struct comm_tcp_options *o, struct team **out, struct err *err) {
+    struct comm *comm;
+    TRY(comm_tcp_join(o, &comm, err));
+    *out = mem_alloc(sizeof **out);
+    **out = (struct team){.n = 1, .first = comm};
     return ERR_OK;
 }
 

@@ -1,9 +1,10 @@
-/* Ranks of one model as threads of this process, each with a device, a backend and weights of its own. */
+/* Ranks of one model: threads of this process, each with a device, a backend and weights of its own; or processes, of which this is one. */
 #ifndef MLXCEL_ENGINE_TEAM_H
 #define MLXCEL_ENGINE_TEAM_H
 
 #include "model/forward.h"
 
+struct comm_tcp_options;
 struct team;
 
 /* The weights of a rank, which the backend is of. */
@@ -11,6 +12,8 @@ typedef int team_model_fn(void *user, struct arena *a, struct backend *be, struc
 
 /* A group of n ranks; the first of them is the caller's, by team_comm. */
 int team_open(int32_t n, struct team **out, struct err *err);
+/* A place among processes; the others are no concern of this one. */
+int team_join(const struct comm_tcp_options *o, struct team **out, struct err *err);
 struct comm *team_comm(const struct team *t);
 /* The other ranks: their models one after the other, then their threads, which wait for what the first rank is asked to do. */
 int team_start(struct team *t, const struct device_options *device, const struct backend_options *options, team_model_fn *open_model,

@@ -1,5 +1,4 @@
 set(HUB_SOURCES
-  src/hub/address.c
   src/hub/change.c
   src/hub/curl.c
   src/hub/digest.c

@@ -2,6 +2,7 @@ set(OS_SOURCES
   src/os/cgroup.c
   src/os/cpu.c
   src/os/file_common.c
+  src/os/random.c
   src/os/socket_common.c
   src/os/term_common.c
 )
@@ -11,6 +12,6 @@ if(WIN32)
 else()
   set(os_system posix)
 endif()
-foreach(part console dl env file machine process socket term thread time)
+foreach(part console dl env file machine process socket tcp term thread time)
   list(APPEND OS_SOURCES src/os/${part}_${os_system}.c)
 endforeach()

@@ -9,14 +9,17 @@ usage: test_manifests.py PROGRAM [--write]      last line: "N passed, N failed[,
 """
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, os.path.join(HERE, ".."))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "ranks")]
 from counting import HANG, check, finish, skip  # noqa: E402
+from group import Process, end_all, environment, free_port  # noqa: E402
 
 try:
     import kubernetes_validate
@@ -27,7 +30,7 @@ except ImportError as e:
     finish()
 
 VERSIONS = ("1.29", "1.33", "1.37")
-GROUP = {"group.size": 2, "gpus": 8, "model.name": "/models/llama-3.1-405b", "model.download": False}
+GROUP = {"group.size": 2, "model.name": "/models/llama-3.1-405b", "model.download": False}
 PLAIN = {"replicas.yaml": {}, "groups.yaml": GROUP}
 ALL = {"autoscaling.enabled": True, "inferencePool.enabled": True, "server.apiKeySecret": "keys", "model.hubTokenSecret": "hub", "model.storageClass": "fast",
        "nodeSelector": {"gpu": "h200"}, "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]}
@@ -119,12 +122,37 @@ def check_life(name, objects):
 def check_arguments(program, name, objects, folder):
     """The server reads its arguments, and has nothing to say against them."""
     args = list(pods(objects))[0][0]["spec"]["containers"][0]["args"]
-    if "--tensor-parallel" in args:
-        at = args.index("--tensor-parallel")
-        args = args[:at] + args[at + 2:]  # groups of machines: not of every build
     args = [os.path.join(folder, "keys") if a == "/keys/keys" else "built-in" if args[i - 1] == "--model" else a for i, a in enumerate(args)]
     r = subprocess.run([program, *args, "--check"], capture_output=True, text=True, timeout=HANG, check=False, env={**os.environ, "MLXCEL_HOME": folder})
     check(r.returncode == 0, f"{name}: {' '.join(args)}: {r.stderr}")
+
+
+def start_pod(program, template, rank, port, folder):
+    """The server's container as a process: its arguments and its variables, with what a cluster fills in."""
+    box = template["spec"]["containers"][0]
+    args = [{"--model": "built-in", "--host": "127.0.0.1", "--port": "0"}.get(box["args"][i - 1], a) for i, a in enumerate(box["args"])]
+    env = {}
+    for e in box["env"]:
+        by_cluster = {"fieldRef": str(rank), "secretKeyRef": "what the Secret holds"}
+        env[e["name"]] = e["value"].replace("$(LWS_LEADER_ADDRESS)", "127.0.0.1") if "value" in e else by_cluster[next(iter(e["valueFrom"]))]
+    env.update(MASTER_PORT=str(port), MLXCEL_HOME=folder)  # others may have the usual one here
+    return Process([program, *args, "--threads", "1"], {**environment(MLXCEL_JOB_SECRET=""), **env})
+
+
+def check_group(program, chart, folder):
+    """The pods of a group, as their templates start them, serve together, and end when they are told to."""
+    port = free_port()
+    ranks = [start_pod(program, template, r, port, folder) for r, (template, _) in enumerate(pods(chart.objects("mlxcel", GROUP)))]
+    ready = ranks[0].json_line()
+    check(ready, f"a group serves: {[p.said() for p in ranks]}")
+    if ready:
+        with urllib.request.urlopen(ready["url"] + "/health", timeout=HANG) as answer:
+            check(answer.status == 200, "the leader's probe")
+    for p in reversed(ranks):
+        p.kill(signal.SIGTERM)
+    codes = [p.wait() for p in ranks]
+    check(codes == [0, 0], f"a group ends: {codes} {[p.said()[-500:] for p in ranks]}")
+    end_all(ranks)
 
 
 def check_container():
@@ -178,6 +206,7 @@ def main():
             check_forms(name, objects)
             check_life(name, objects)
             check_arguments(program, name, objects, folder)
+        check_group(program, chart, folder)
     for name, changes in PLAIN.items():
         path = os.path.join(ROOT, "packaging/kubernetes", name)
         objects = chart.objects("mlxcel", changes)

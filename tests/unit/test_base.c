@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "base/rng.h"
+#include "base/hmac.h"
 #include "base/sha256.h"
 
 #include <math.h>
@@ -129,6 +130,24 @@ static void map_keeps_order(void) {
     CHECK(!is_new);
     map_free(&m);
     arena_free(&a);
+}
+
+/* RFC 4231, cases 2 and 6: a short key, and one that is longer than a block. */
+static void hmac_known_answers(void) {
+    unsigned char proof[HMAC_BYTES], other[HMAC_BYTES], key[131];
+    char hex[65];
+    hmac_sha256("Jefe", 4, "what do ya want for nothing?", 28, proof);
+    sha256_hex(proof, hex);
+    CHECK(strcmp(hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843") == 0);
+    memset(key, 0xAA, sizeof key);
+    hmac_sha256(key, sizeof key, "Test Using Larger Than Block-Size Key - Hash Key First", 54, other);
+    sha256_hex(other, hex);
+    CHECK(strcmp(hex, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54") == 0);
+    CHECK(!hmac_equal(proof, other));
+    memcpy(other, proof, sizeof other);
+    CHECK(hmac_equal(proof, other));
+    other[HMAC_BYTES - 1] ^= 1;
+    CHECK(!hmac_equal(proof, other));
 }
 
 static void sha256_known_answers(void) {
@@ -263,6 +282,7 @@ const struct unit_suite unit_base = {"base", (const struct unit_case[]){
                                                  {"str_parses_numbers", str_parses_numbers},
                                                  {"utf8_rejects_bad_forms", utf8_rejects_bad_forms},
                                                  {"map_keeps_order", map_keeps_order},
+                                                 {"hmac_known_answers", hmac_known_answers},
                                                  {"sha256_known_answers", sha256_known_answers},
                                                  {"half_round_trips", half_round_trips},
                                                  {"fmath_is_accurate", fmath_is_accurate},

@@ -1,7 +1,7 @@
 /* The hub's parts that need no network: names, URLs and headers, journals of partial files, digests, manifests, the progress line. */
 #include "unit.h"
 
-#include "hub/address.h"
+#include "base/address.h"
 #include "hub/digest.h"
 #include "hub/http.h"
 #include "hub/part.h"

@@ -36,8 +36,8 @@ args:
 - {{ .Values.server.allowedHosts | quote }}
 {{- end }}
 {{- if gt (int .Values.group.size) 1 }}
-- --tensor-parallel
-- {{ mul .Values.group.size .Values.gpus | quote }}
+- --device
+- cpu
 {{- end }}
 {{- range .Values.server.args }}
 - {{ . | quote }}
@@ -57,8 +57,11 @@ resources:
     {{- toYaml .Values.resources.requests | nindent 4 }}
   limits:
     {{- toYaml .Values.resources.limits | nindent 4 }}
+    {{- if gt (int .Values.group.size) 1 }}
+    {{- else }}
     {{- if .Values.gpus }}
     nvidia.com/gpu: {{ .Values.gpus | quote }}
+    {{- end }}
     {{- end }}
 {{- end }}
 

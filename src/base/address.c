@@ -1,5 +1,5 @@
 /* The registries of special addresses (IANA, RFC 6890 and later), as a table of what is refused. */
-#include "hub/address.h"
+#include "base/address.h"
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* Which addresses of the internet are public: those that anybody may reach, and nothing of this machine, its network or its provider. */
-#ifndef MLXCEL_HUB_ADDRESS_H
-#define MLXCEL_HUB_ADDRESS_H
+#ifndef MLXCEL_BASE_ADDRESS_H
+#define MLXCEL_BASE_ADDRESS_H
 
 #include <stdbool.h>
 
