@@ -146,6 +146,10 @@ def check_refusals(program, folder, meta, all_tensors, whole):
     save(os.path.join(folder, 'both', 'a.gguf'), whole)
     save(os.path.join(folder, 'both', 'b.gguf'), whole)
     refused('both', None, 'several GGUF files', os.path.join(folder, 'both'))
+    refused('mmproj.gguf', gguf_bytes({'general.architecture': 'clip'}, []), 'the architecture "clip" are not read')
+    picture, model = save(os.path.join(folder, 'a.png'), b'x'), save(os.path.join(folder, 'seeing', 'model.gguf'), whole)
+    code, _, err = run(program, 'generate', '--image', picture, '-p', 'x', '-n', '1', '-m', model)
+    check(code == 1 and 'mmproj files) are not read' in err.splitlines()[-1], f'a picture for a GGUF file: {err}')
 
 
 def main():
