@@ -3,6 +3,7 @@
 #define MLXCEL_TOOLS_INSPECT_H
 
 #include "base/str.h"
+#include "vision/vision.h"
 
 struct inspect_tensor {
     struct str name;
@@ -20,6 +21,8 @@ struct inspect {
     const char *quant_mode;          /* NULL: not quantised */
     bool has_tower;                  /* for pictures */
     const char *tower;               /* its name; NULL: it is not run here */
+    struct vision_outline pictures;  /* its sizes, where there is a name; without layers: `no_pictures` says why pictures are not taken */
+    struct err no_pictures;
     bool is_known;                   /* this program runs the type */
     int64_t quant_bits, quant_group; /* 0: not stated */
     size_t n_quant_overrides;        /* paths with a format of their own */
