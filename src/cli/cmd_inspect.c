@@ -116,7 +116,8 @@ static void put_pictures(struct sb *out, const struct inspect *m) {
         sb_fmt(out, "pictures      not taken: %s\n", m->tower ? m->no_pictures.msg : "its tower is not one that this program runs");
         return;
     }
-    sb_fmt(out, "pictures      %s: %d layers, hidden size %d, patches of %d x %d pixels\n", m->tower, p->layers, p->hidden, p->patch, p->patch);
+    sb_fmt(out, "pictures      %s: %d layers, hidden size %d, patches of %d x %d pixels\n", m->tower, p->layers, p->hidden, p->patch,
+           p->patch);
     if (p->merge > 1) sb_fmt(out, "projector     %d x %d patches %s", p->merge, p->merge, p->pools ? "averaged" : "joined");
     else sb_puts(out, "projector     each patch alone");
     sb_fmt(out, ", %d %s to %lld", p->n_matrices, p->n_matrices == 1 ? "matrix" : "matrices", (long long)m->hidden);
