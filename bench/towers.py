@@ -3,13 +3,15 @@
 
 Weights are made up: bf16 here (`mlxcel bench --shape NAME/LAYERS --image`), f16 there, as its mmproj files are. Both programs make the same patches and tokens; resizing is
 timed here and not there. The middle of each one's passes counts, by the processor time of all threads, which others on the machine do not lengthen much, and by the clock. With
-fewer layers than the model has, the rest (patches, projector) weighs more in both.
+fewer layers than the model has, the rest (patches, projector) weighs more in both. llama.cpp's threads wait for each other by turning: on a busy machine take one thread.
+LLAMA_BUILD is built with -DBUILD_SHARED_LIBS=ON and the target mtmd, else as bench/peer.sh does it.
 
 usage: towers.py PROGRAM LLAMA_SOURCE LLAMA_BUILD [--layers QWEN,GEMMA] [--rounds N] [--threads N]
 """
 import json
 import os
 import random
+import re
 import statistics
 import struct
 import subprocess
@@ -81,7 +83,7 @@ def halves(n, rng):
 
 
 def write(name, layers, path):
-    t, rng, infos, offset = TOWERS[name], random.Random(1), [], 0
+    t, rng, known, infos, offset = TOWERS[name], random.Random(1), {}, [], 0
     part = halves(1 << 17, rng)
     for tensor, dims, kind in tensors(t, layers):
         infos.append(g.string(tensor) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset))
@@ -90,9 +92,9 @@ def write(name, layers, path):
     head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(pairs)) + b"".join(pairs) + b"".join(infos)
     with open(path, "wb") as out:
         out.write(head + b"\0" * (-len(head) % g.ALIGN))
-        for _, dims, kind in tensors(t, layers):
+        for tensor, dims, kind in tensors(t, layers):
             if kind == g.TYPE_F32:
-                g.write_tensor(out, dims, kind, rng)
+                g.write_tensor(out, "norm.weight" if re.search(r"(ln\d?|norm)\.weight$", tensor) else tensor, dims, kind, rng, known)
                 continue
             n = g.size(dims, kind)
             out.write((part * (n // len(part) + 1))[:n] + b"\0" * (-n % g.ALIGN))
@@ -134,4 +136,5 @@ def main():
             print(f"| {name}, {n} of {TOWERS[name]['layers']} layers | {'/'.join(map(str, sorted(tokens)))} | {used[0]:.2f} | {used[1]:.2f} | {used[0] / used[1]:.2f} | {clock[0] / clock[1]:.2f} |", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -41,7 +41,12 @@ static int open_tower(struct session *s, struct err *err) {
 }
 
 void session_vision_open(struct session *s) {
-    if (!s->has_checkpoint || !s->checkpoint.has_config || s->checkpoint.gguf) return;
+    if (!s->has_checkpoint || !s->checkpoint.has_config) return;
+    if (s->checkpoint.gguf) {
+        err_set(&s->vision_why, ERR_EUNSUPPORTED,
+                "towers of GGUF models (mmproj files) are not read: the model takes text alone; its folder of safetensors takes pictures");
+        return;
+    }
     if (open_tower(s, &s->vision_why) && s->vision_why.code != ERR_ENOTFOUND) log_info("%s", s->vision_why.msg);
 }
 

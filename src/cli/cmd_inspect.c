@@ -109,6 +109,22 @@ static void put_cache(struct sb *out, const struct inspect *m) {
     sb_puts(out, "\n");
 }
 
+/* The tower, what makes rows of the text model out of its patches, and what a picture takes of the context. */
+static void put_pictures(struct sb *out, const struct inspect *m) {
+    const struct vision_outline *p = &m->pictures;
+    if (!m->tower || !p->layers) {
+        sb_fmt(out, "pictures      not taken: %s\n", m->tower ? m->no_pictures.msg : "its tower is not one that this program runs");
+        return;
+    }
+    sb_fmt(out, "pictures      %s: %d layers, hidden size %d, patches of %d x %d pixels\n", m->tower, p->layers, p->hidden, p->patch,
+           p->patch);
+    if (p->merge > 1) sb_fmt(out, "projector     %d x %d patches %s", p->merge, p->merge, p->pools ? "averaged" : "joined");
+    else sb_puts(out, "projector     each patch alone");
+    sb_fmt(out, ", %d %s to %lld", p->n_matrices, p->n_matrices == 1 ? "matrix" : "matrices", (long long)m->hidden);
+    if (p->n_sets > 1) sb_fmt(out, "; likewise behind %d other layers", p->n_sets - 1);
+    sb_fmt(out, "\ntokens        %d for a picture of %d x %d pixels\n", p->n_tokens, VISION_USUAL_SIDE, VISION_USUAL_SIDE);
+}
+
 static void write_text(struct sb *out, const struct inspect *m) {
     char text[32];
     sb_fmt(out, "model         %s\n", m->path);
@@ -130,7 +146,7 @@ static void write_text(struct sb *out, const struct inspect *m) {
     if (m->n_heads)
         sb_fmt(out, "heads         %lld of %lld, %lld for keys and values\n", (long long)m->n_heads, (long long)m->head_dim,
                (long long)m->n_kv_heads);
-    if (m->has_tower) sb_fmt(out, "pictures      %s\n", m->tower ? m->tower : "not taken: its tower is not one that this program runs");
+    if (m->has_tower) put_pictures(out, m);
     if (m->vocab) sb_fmt(out, "vocabulary    %lld\n", (long long)m->vocab);
     if (m->context) sb_fmt(out, "context       %lld tokens\n", (long long)m->context);
     sb_fmt(out, "weights       %s in %zu tensors, %zu file(s)\n", size_text(m->weights_bytes, text), m->n_tensors, m->n_shards);

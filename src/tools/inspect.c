@@ -8,7 +8,6 @@
 #include "model/families.h"
 #include "os/cpu.h"
 #include "os/os.h"
-#include "vision/vision.h"
 
 /* The path before a suffix such as ".scales"; {NULL, 0} when the name does not end so. */
 static struct str before(struct str name, struct str suffix) {
@@ -69,6 +68,7 @@ static int describe_config(struct arena *a, const struct checkpoint *c, struct i
     const struct alias *alias;
     out->is_known = family_of(&c->config, &alias, NULL) != NULL;
     out->tower = vision_title(&c->config, &out->has_tower);
+    if (out->tower && vision_outline(c, (int32_t)s.hidden, &out->pictures, &out->no_pictures)) out->pictures.layers = 0;
     out->context = s.context;
     out->n_layers = s.n_layers;
     out->n_heads = s.n_heads;

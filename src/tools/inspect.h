@@ -3,6 +3,7 @@
 #define MLXCEL_TOOLS_INSPECT_H
 
 #include "base/str.h"
+#include "vision/vision.h"
 
 struct inspect_tensor {
     struct str name;
@@ -14,12 +15,14 @@ struct inspect_tensor {
 
 struct inspect {
     const char *path;
-    bool has_config;                 /* else what only config.json says is unknown: packed values cannot be told from plain ones */
-    struct str model_type;           /* {NULL, 0}: unknown */
-    uint64_t parameters;             /* weights as the model sees them: packed values unpacked, scales and biases not counted */
-    const char *quant_mode;          /* NULL: not quantised */
-    bool has_tower;                  /* for pictures */
-    const char *tower;               /* its name; NULL: it is not run here */
+    bool has_config;                /* else what only config.json says is unknown: packed values cannot be told from plain ones */
+    struct str model_type;          /* {NULL, 0}: unknown */
+    uint64_t parameters;            /* weights as the model sees them: packed values unpacked, scales and biases not counted */
+    const char *quant_mode;         /* NULL: not quantised */
+    bool has_tower;                 /* for pictures */
+    const char *tower;              /* its name; NULL: it is not run here */
+    struct vision_outline pictures; /* its sizes, where there is a name; without layers: `no_pictures` says why pictures are not taken */
+    struct err no_pictures;
     bool is_known;                   /* this program runs the type */
     int64_t quant_bits, quant_group; /* 0: not stated */
     size_t n_quant_overrides;        /* paths with a format of their own */

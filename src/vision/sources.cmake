@@ -1,5 +1,6 @@
 set(VISION_SOURCES
   src/vision/layout.c
+  src/vision/outline.c
   src/vision/processor.c
   src/vision/tiled.c
   src/vision/tiles.c

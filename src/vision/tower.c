@@ -126,7 +126,7 @@ static int read_heads(struct vision *v, const struct config_part *p, struct err 
     return ERR_OK;
 }
 
-static int read_sizes(struct vision *v, const struct config_part *p, struct err *err) {
+int tower_sizes(struct vision *v, const struct config_part *p, struct err *err) {
     const struct vision_keys *k = keys_of(v);
     int32_t out = v->text_hidden, window, ratio;
     TRY(read_int(p, k->hidden, 1, 1 << 16, -1, &v->hidden, err));
@@ -616,7 +616,6 @@ static int bind_all(struct binder *b, yyjson_val *config, struct err *err) {
 
 int tower_bind(struct vision *v, const struct config_part *config, const struct tensor_store *store, struct err *err) {
     struct binder b = {.v = v, .l = {.arena = &v->arena, .backend = v->backend, .store = store, .out = &v->weights}};
-    TRY(read_sizes(v, config, err));
     int code = bind_all(&b, config->obj, err);
     map_free(&b.l.seen);
     arena_free(&b.l.scratch);

@@ -4,11 +4,15 @@
 #include "base/hash.h"
 #include "base/json.h"
 
-static const struct vision_family *find_family(struct str type, struct str vision) {
+static const struct vision_family *family_of_types(struct str type, struct str vision) {
     for (int32_t i = 0; i < vision_n_families; i++)
         if (str_is(type, vision_table[i].type) && (!vision_table[i].vision || str_is(vision, vision_table[i].vision)))
             return &vision_table[i];
     return NULL;
+}
+
+static const struct vision_family *find_family(const struct config *c) {
+    return family_of_types(c->model_type, json_str(json_get(c->root, "vision_config"), "model_type", STR("")));
 }
 
 /* "anyres_max_9": tokens of more tiles than that are shrunk. */
@@ -24,10 +28,14 @@ static int read_most(struct vision *v, struct err *err) {
     return ERR_OK;
 }
 
-static int open_parts(struct vision *v, const struct vision_source *source, struct err *err) {
-    yyjson_val *root = source->config->root, *text = json_get(root, "text_config"), *scale = json_get(text, "embedding_multiplier");
-    yyjson_val *processor = source->processor;
-    struct config_part part = {"config.json", "vision_config", json_get(root, "vision_config")};
+static struct config_part tower_part(const struct config *c) {
+    return (struct config_part){"config.json", "vision_config", json_get(c->root, "vision_config")};
+}
+
+/* What config.json says. */
+static int open_config(struct vision *v, const struct config *c, struct err *err) {
+    yyjson_val *root = c->root, *text = json_get(root, "text_config"), *scale = json_get(text, "embedding_multiplier");
+    struct config_part part = tower_part(c);
     const char *open = v->family->open_key, *close = v->family->close_key;
     v->image_token = (int32_t)json_int(root, "image_token_id", json_int(root, "image_token_index", -1));
     if (v->image_token < 0) return err_set(err, ERR_EFORMAT, "config.json: image_token_id is missing");
@@ -40,14 +48,33 @@ static int open_parts(struct vision *v, const struct vision_source *source, stru
     v->row_scale = yyjson_is_num(scale) ? (float)yyjson_get_num(scale) : 1.0f;
     TRY(read_most(v, err));
     if (v->family->global) TRY(tiled_open(v, &part, err));
-    TRY(tower_bind(v, &part, source->store, err));
+    return tower_sizes(v, &part, err);
+}
+
+static int open_processor(struct vision *v, const struct vision_source *source, struct err *err) {
+    yyjson_val *processor = source->processor;
     if (source->checkpoint) TRY(processor_load(&v->arena, source->checkpoint, &processor, err));
     return processor_open(v, processor, err);
 }
 
+static int open_parts(struct vision *v, const struct vision_source *source, struct err *err) {
+    struct config_part part = tower_part(source->config);
+    TRY(open_config(v, source->config, err));
+    TRY(tower_bind(v, &part, source->store, err));
+    return open_processor(v, source, err);
+}
+
+int vision_open_files(const struct checkpoint *c, int32_t text_hidden, struct vision *out, struct err *err) {
+    struct vision_source source = {.config = &c->config, .checkpoint = c};
+    *out = (struct vision){.family = find_family(&c->config), .text_hidden = text_hidden};
+    if (!out->family) return err_set(err, ERR_EUNSUPPORTED, "its tower is not one that this program runs");
+    TRY(open_config(out, &c->config, err));
+    return open_processor(out, &source, err);
+}
+
 const char *vision_title(const struct config *c, bool *out_has) {
     yyjson_val *config = json_get(c->root, "vision_config");
-    const struct vision_family *family = find_family(c->model_type, json_str(config, "model_type", STR("")));
+    const struct vision_family *family = find_family(c);
     *out_has = yyjson_is_obj(config);
     return *out_has && family ? family->title : NULL;
 }
@@ -58,7 +85,7 @@ int vision_check(const struct config *c, const struct backend *be, struct err *e
     if (!has_tower) return err_set(err, ERR_ENOTFOUND, "the model takes no pictures: it has no tower");
     if (!title)
         return err_set(err, ERR_EUNSUPPORTED, "the tower of \"%.*s\" is not run here: the model takes text alone", STR_ARG(c->model_type));
-    const struct vision_family *family = find_family(c->model_type, json_str(json_get(c->root, "vision_config"), "model_type", STR("")));
+    const struct vision_family *family = find_family(c);
     if (be->gives && (be->looks || !family->global)) return ERR_OK;
     return err_set(err, ERR_EUNSUPPORTED,
                    "pictures of \"%.*s\" are not computed on %s: the model takes text alone there; use --device cpu or cuda for pictures",
@@ -66,13 +93,10 @@ int vision_check(const struct config *c, const struct backend *be, struct err *e
 }
 
 int vision_open_source(const struct vision_source *source, struct backend *be, struct vision **out, struct err *err) {
-    yyjson_val *config = json_get(source->config->root, "vision_config");
     *out = NULL;
     TRY(vision_check(source->config, be, err));
     struct vision *v = mem_alloc(sizeof *v);
-    *v = (struct vision){.family = find_family(source->config->model_type, json_str(config, "model_type", STR(""))),
-                         .backend = be,
-                         .text_hidden = source->text_hidden};
+    *v = (struct vision){.family = find_family(source->config), .backend = be, .text_hidden = source->text_hidden};
     int code = open_parts(v, source, err);
     if (code) vision_close(v);
     else *out = v;

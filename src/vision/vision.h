@@ -53,6 +53,16 @@ struct vision_facts {
 
 /* What a config.json says: whether there is a tower, and its name; NULL where it is not run here. */
 const char *vision_title(const struct config *c, bool *out_has);
+/* A tower and its projector as the files of a checkpoint describe them: no weight is read. */
+enum { VISION_USUAL_SIDE = 1024 };
+struct vision_outline {
+    int32_t layers, hidden, patch; /* pixels of a patch's side */
+    int32_t merge, n_matrices;     /* the projector: patches of a token's side, and matrices from there to the text model's rows */
+    bool pools;                    /* a token is the mean of its patches; else they are joined */
+    int32_t n_sets;                /* of rows: those of the last layer, then those behind others */
+    int32_t n_tokens;              /* of a picture of VISION_USUAL_SIDE in both directions */
+};
+int vision_outline(const struct checkpoint *c, int32_t text_hidden, struct vision_outline *out, struct err *err);
 /* Whether a model takes pictures on a device, by its config.json alone. ERR_ENOTFOUND: it has no tower. ERR_EUNSUPPORTED: it has one that is not run here,
  * and the message says which. On both the text part works without it. */
 int vision_check(const struct config *c, const struct backend *be, struct err *err);

@@ -293,7 +293,11 @@ int tiled_encode(struct vision *v, const struct tiles *t, struct vision_picture 
 /* vision.c: runs the tower over a step; the rows of every set can be read then. */
 int vision_run(struct vision *v, const struct step *step, struct tensor *out_sets, struct err *err);
 
-/* tower.c. */
+/* vision.c: what the files of a checkpoint say, without weights; its arena is the caller's to free. */
+int vision_open_files(const struct checkpoint *c, int32_t text_hidden, struct vision *out, struct err *err);
+
+/* tower.c: what vision_config says, then the weights. */
+int tower_sizes(struct vision *v, const struct config_part *config, struct err *err);
 int tower_bind(struct vision *v, const struct config_part *config, const struct tensor_store *store, struct err *err);
 /* tower_forward.c: emits the tower for the rows of the list; fills the merged rows of every set. */
 void tower_forward(const struct vision *v, struct oplist *l, struct tensor *out_sets);

@@ -6,11 +6,12 @@ usage: test_small.py PROGRAM GOLDEN_TESTS      last line: "N passed, N failed"
 """
 import json, os, shutil, struct, subprocess, sys, tempfile
 
-sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.join(ROOT, 'tests'), os.path.join(ROOT, 'bench')]
+import towers
 from counting import check, finish
 from writer import BF16, F32, MXFP4, bf16_to_f32, gguf_bytes, pair_rows, read_safetensors
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SOURCE = os.path.join(ROOT, 'tests', 'golden', 'quant', 'mxfp4')
 NAMES = {'self_attn.q_proj': 'attn_q', 'self_attn.k_proj': 'attn_k', 'self_attn.v_proj': 'attn_v', 'self_attn.o_proj': 'attn_output',
          'mlp.gate_proj': 'ffn_gate', 'mlp.up_proj': 'ffn_up', 'mlp.down_proj': 'ffn_down', 'input_layernorm': 'attn_norm',
@@ -146,6 +147,12 @@ def check_refusals(program, folder, meta, all_tensors, whole):
     save(os.path.join(folder, 'both', 'a.gguf'), whole)
     save(os.path.join(folder, 'both', 'b.gguf'), whole)
     refused('both', None, 'several GGUF files', os.path.join(folder, 'both'))
+    tower = os.path.join(folder, 'bad', 'mmproj.gguf')
+    towers.write('gemma-3-4b', 1, tower)
+    refused('mmproj', None, 'the architecture "clip" are not read', tower)
+    picture, model = save(os.path.join(folder, 'a.png'), b'x'), save(os.path.join(folder, 'seeing', 'model.gguf'), whole)
+    code, _, err = run(program, 'generate', '--image', picture, '-p', 'x', '-n', '1', '-m', model)
+    check(code == 1 and 'mmproj files) are not read' in err.splitlines()[-1], f'a picture for a GGUF file: {err}')
 
 
 def main():

@@ -12,10 +12,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, "..", "server"))
-from harness import Server, check, finish, skip  # noqa: E402
+from harness import HANG, Server, check, finish, skip  # noqa: E402
 
 program, data = sys.argv[1:3]
 root = f"{data}/golden-vision"
@@ -117,6 +118,15 @@ def check_anthropic(url):
     check(got.stop_reason == "tool_use" and calls and is_side(calls[0].input), f"anthropic, a picture and tools: {got}")
 
 
+def with_tools(url, tool):
+    """The same question in the form of chat completions; this protocol has no word that asks for a call."""
+    part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{encoded('land.png')}"}}
+    body = {"messages": [user([part, {"type": "text", "text": QUESTION}])], "tools": [tool], "temperature": 0, "max_tokens": N}
+    request = urllib.request.Request(url + "/v1/chat/completions", data=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=HANG) as r:
+        return json.load(r)["choices"][0]["message"]["content"]
+
+
 def check_ollama(url):
     import ollama
     client = ollama.Client(host=url)
@@ -132,9 +142,12 @@ def check_ollama(url):
     judge("ollama", lambda m: client.chat(model="x", messages=m, options=options).message.content, stream,
           conversations(lambda name: base64.b64decode(encoded(name)), lambda words: words, message, answer))
     check(client.generate(model="x", prompt=QUESTION, images=[base64.b64decode(encoded("land.png"))], options=options).response == WANT, "ollama, generate")
-    tool = {"type": "function", "function": {"name": "look_up", "description": "Looks.", "parameters": SIDE}}
-    got = client.chat(model="x", messages=[message([base64.b64decode(encoded("land.png")), QUESTION])], tools=[tool], options=options)
-    check(got.done and got.message.role == "assistant", f"ollama, a picture and tools: {got}")
+    tool = ollama.Tool(type="function", function={"name": "look_up", "description": "Looks.", "parameters": SIDE})
+    question = {"model": "x", "messages": [message([base64.b64decode(encoded("land.png")), QUESTION])]}
+    got, plain = client.chat(**question, tools=[tool], options=options), client.chat(**question, options=options)
+    want = with_tools(url, tool.model_dump(exclude_none=True))
+    check(got.message.content == want != plain.message.content, f"ollama, a picture and tools: {got} instead of {want!r}; without tools: {plain}")
+    check(got.prompt_eval_count > plain.prompt_eval_count, f"ollama: tools take {got.prompt_eval_count - plain.prompt_eval_count} tokens")
 
 
 QUESTION = "What is in the image?"

@@ -4,8 +4,8 @@ For every fixture of golden-vision: the expanded ids, the pixels, the rows that 
 prompt again from files as mlx-vlm has them; of some with quantised matrices, against the numbers that these stand for. Families in not_yet.list must
 refuse a picture with one line that names them.
 
-On another device the fixtures alone are computed, in exact precision and in its default one, each in a process of its own, N at a time: there rows and
-logits are held against the bounds of golden_tests --close.
+With --precision default, the fixtures alone and their files for MLX: rows and logits are held against the bounds of golden_tests --close. On another device
+the fixtures are computed in both precisions, each in a process of its own, N at a time.
 """
 import concurrent.futures
 import json
@@ -21,6 +21,7 @@ here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, ".."))
 import counting  # noqa: E402
 from counting import HANG, check, finish  # noqa: E402
+from made import png  # noqa: E402
 from mlx_layout import convert  # noqa: E402
 
 program, probe, data = sys.argv[1:4]
@@ -32,6 +33,7 @@ def option(name, otherwise):
 
 only, device, precision, jobs = option("--only", ""), option("--device", "cpu"), option("--precision", ""), int(option("--jobs", "4"))
 is_close = precision == "default"
+is_whole = device == "cpu" and not is_close
 RMS_MOST, KL_MOST = 2e-2, 4e-4
 on_device = ["--device", device, *([] if is_close else ["--precision", "exact"])]
 
@@ -276,6 +278,20 @@ def check_prompt(name, folder, golden, k, prompt):
         check(said[:n] == greedy[:n], f"{name} {k}: through the template {said} instead of {greedy} {r.stderr[-300:]}")
 
 
+def check_inspect(name, folder, prompt):
+    """The tower, the projector, and as many tokens as a picture of that size takes."""
+    r, config = run("inspect", "-m", folder), json.load(open(f"{folder}/config.json"))
+    told = re.search(r"^pictures +[A-Z].*: (\d+) layers, .*\nprojector +\S.* (\d+)(;.*)?\ntokens +(\d+) for a picture of 1024 x 1024 pixels$", r.stdout, re.M)
+    if not check(told and int(told[2]) == config.get("text_config", config)["hidden_size"], f"{name}: inspect names tower and projector: {r.stdout[-400:]}"):
+        return
+    with tempfile.NamedTemporaryFile(suffix=".png") as f:
+        f.write(png(1024, 1024, [bytes(3 * 1024)] * 1024))
+        f.flush()
+        r = run("tokenize", "-m", folder, "--image", f.name, "-p", prompt)
+    ids, token = json.loads(r.stdout) if r.returncode == 0 else r.stderr, config.get("image_token_id", config.get("image_token_index"))
+    check(ids.count(token) == int(told[4]), f"{name}: inspect says {told[4]} tokens, and there are {ids.count(token)}")
+
+
 def damaged(folder, change_config=None, change_shapes=None):
     """A copy of a model with another config.json, or with other shapes in the header of its weights; (exit code, error) of a picture, and of text."""
     with tempfile.TemporaryDirectory() as t:
@@ -352,18 +368,17 @@ for name in sorted(os.listdir(root)):
         check(r.returncode != 0 and ("text alone" in r.stderr or "is not supported" in r.stderr) and len(r.stderr.strip().splitlines()) <= 3, f"{name}: a picture is refused: {r.returncode} {r.stderr}")
         continue
     golden = tensors(f"{folder}/golden.safetensors")
-    r = run("inspect", "-m", folder)
-    check(re.search("^pictures +[A-Z]", r.stdout, re.M), f"{name}: inspect names the tower: {r.stdout[-300:]}")
+    check_inspect(name, folder, next(p for p in prompts if len(p["images"]) == 1)["rendered"])
     for k, prompt in enumerate(prompts):
         check_prompt(name, folder, golden, k, prompt)
     if not name.endswith("-mlx") and device == "cpu":
         check_mlx(name, folder, golden, prompts[0])
 for name, size in (("qwen2_5_vl", {"shortest_edge": 150000, "longest_edge": 200000}), ("qwen3_vl", {"shortest_edge": 150000, "longest_edge": 200000}), ("gemma4", None)):
-    if only in name and device == "cpu":
+    if is_whole and only in name:
         check_rough(name, size)
 for name in ("gemma4", "glm4v", "internvl", "qwen2_5_vl", "smolvlm"):
-    if only in name and device == "cpu":
+    if is_whole and only in name:
         check_quantised(name)
-if only in "qwen3_vl" and device == "cpu":
+if is_whole and only in "qwen3_vl":
     check_damaged()
 finish()
