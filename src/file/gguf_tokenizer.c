@@ -53,8 +53,8 @@ static int unknown_model(const struct gguf *g, struct err *err) {
     struct str model = model_of(g);
     struct sb known = {0};
     for (int i = 0; i < N_GGUF_VOCABS; i++) sb_fmt(&known, "%s%s", i ? ", " : "", gguf_arch_vocabs[i]);
-    int code = err_set(err, ERR_EUNSUPPORTED, "%s: the tokenizer \"%.*s\" (tokenizer.ggml.model) is not read; these are: %.*s", g->source.name,
-                       (int)(model.n > 40 ? 40 : model.n), model.p, (int)known.n, known.p);
+    int code = err_set(err, ERR_EUNSUPPORTED, "%s: the tokenizer \"%.*s\" (tokenizer.ggml.model) is not read; these are: %.*s",
+                       g->source.name, (int)(model.n > 40 ? 40 : model.n), model.p, (int)known.n, known.p);
     sb_free(&known);
     return code;
 }

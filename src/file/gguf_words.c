@@ -75,9 +75,11 @@ static struct str charsmap_of(const struct gguf *g) {
 }
 
 void gguf_put_unigram_parts(const struct gguf *g, struct jsonw *w) {
-    bool has_prefix = gguf_flag(g, "tokenizer.ggml.add_space_prefix", true), one_space = gguf_flag(g, "tokenizer.ggml.remove_extra_whitespaces", false);
-    struct str scheme = has_prefix ? STR("{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"always\",\"split\":true}")
-                                   : STR("{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"never\",\"split\":true}");
+    bool has_prefix = gguf_flag(g, "tokenizer.ggml.add_space_prefix", true),
+         one_space = gguf_flag(g, "tokenizer.ggml.remove_extra_whitespaces", false);
+    struct str scheme = has_prefix
+                            ? STR("{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"always\",\"split\":true}")
+                            : STR("{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\",\"prepend_scheme\":\"never\",\"split\":true}");
     struct str charsmap = charsmap_of(g);
     if (charsmap.n) {
         jsonw_open(w, "normalizer", '{');

@@ -32,7 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     const char *name = (const char *)data;
     struct str bytes = str_n((const char *)zero + 1, n - (size_t)(zero + 1 - data));
     struct err err = {0};
-    bool is_archive = str_starts(bytes, STR("PK\3\4")), is_pickle = bytes.n > 2 && (unsigned char)bytes.p[0] == 0x80 && bytes.p[1] > 1 && bytes.p[1] < 6;
+    bool is_archive = str_starts(bytes, STR("PK\3\4")),
+         is_pickle = bytes.n > 2 && (unsigned char)bytes.p[0] == 0x80 && bytes.p[1] > 1 && bytes.p[1] < 6;
     file_kind_is_text_part(name);
     if (file_kind_check_bytes(name, bytes, &err)) require(err.msg[0] != '\0');
     else {
