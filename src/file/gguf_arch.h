@@ -46,8 +46,11 @@ struct gguf_pre {
     bool ignores_merges;    /* words that are tokens are taken as such */
     bool adds_bos;          /* where the file does not say */
 };
-extern const struct gguf_pre gguf_arch_pres[];                       /* ends with a NULL name */
-extern const char gguf_arch_bytes_model[], gguf_arch_pieces_model[]; /* tokenizer.ggml.model: byte-level BPE, pieces of SentencePiece */
+extern const struct gguf_pre gguf_arch_pres[]; /* ends with a NULL name */
+
+/* tokenizer.ggml.model: byte-level BPE, pieces of SentencePiece, WordPiece, and pieces of which a text has the likeliest. */
+enum gguf_vocab { GGUF_BYTES, GGUF_PIECES, GGUF_WORDS, GGUF_UNIGRAM, N_GGUF_VOCABS };
+extern const char *const gguf_arch_vocabs[N_GGUF_VOCABS];
 
 /* The row of the file's architecture. */
 int gguf_arch_of(const struct gguf *g, const struct gguf_arch **out, struct err *err);

@@ -1,5 +1,5 @@
 /* The vocabulary of a GGUF file as tokenizer.json, with tokenizer_config.json and generation_config.json beside it. Byte-level BPE is written
- * as it stands; pieces of SentencePiece become a BPE whose merges follow from their scores (gguf_pieces.c). */
+ * as it stands; pieces of SentencePiece become a BPE whose merges follow from their scores (gguf_pieces.c); the other two kinds are in gguf_words.c. */
 #include "file/gguf_tokens.h"
 
 /* ---- the vocabulary ------------------------------------------------------------------------------------------------------- */
@@ -25,7 +25,7 @@ bool gguf_tokens_next(struct gguf_tokens *t, struct gguf_token *out) {
     return true;
 }
 
-static bool flag(const struct gguf *g, const char *key, bool absent) {
+bool gguf_flag(const struct gguf *g, const char *key, bool absent) {
     int64_t value;
     return gguf_to_int(get(g, key), &value) ? value != 0 : absent;
 }
@@ -49,30 +49,69 @@ static struct str model_of(const struct gguf *g) {
     return model;
 }
 
-static bool is_pieces(const struct gguf *g) {
-    return str_is(model_of(g), gguf_arch_pieces_model);
+static int unknown_model(const struct gguf *g, struct err *err) {
+    struct str model = model_of(g);
+    struct sb known = {0};
+    for (int i = 0; i < N_GGUF_VOCABS; i++) sb_fmt(&known, "%s%s", i ? ", " : "", gguf_arch_vocabs[i]);
+    int code = err_set(err, ERR_EUNSUPPORTED, "%s: the tokenizer \"%.*s\" (tokenizer.ggml.model) is not read; these are: %.*s",
+                       g->source.name, (int)(model.n > 40 ? 40 : model.n), model.p, (int)known.n, known.p);
+    sb_free(&known);
+    return code;
 }
 
-static int adds_bos(const struct gguf *g, bool *out, struct err *err) {
+static int vocab_of(const struct gguf *g, enum gguf_vocab *out, struct err *err) {
+    for (int i = 0; i < N_GGUF_VOCABS; i++)
+        if (str_is(model_of(g), gguf_arch_vocabs[i])) {
+            *out = (enum gguf_vocab)i;
+            return ERR_OK;
+        }
+    return unknown_model(g, err);
+}
+
+/* What a kind of vocabulary has around a text and for unknown text, where the file does not say: ids, -1 for none, and whether the ends are put there. */
+struct usual {
+    int64_t bos, eos, unknown;
+    bool adds_bos, adds_eos;
+    const char *eos_key, *eos_flag;
+};
+#define EOS_KEYS "tokenizer.ggml.eos_token_id", "tokenizer.ggml.add_eos_token"
+#define SEP_KEYS "tokenizer.ggml.seperator_token_id", "tokenizer.ggml.add_sep_token" /* spelled so in the files */
+static const struct usual usuals[N_GGUF_VOCABS] = {
+    [GGUF_BYTES] = {-1, -1, -1, false, false, EOS_KEYS},
+    [GGUF_PIECES] = {-1, -1, -1, true, false, EOS_KEYS},
+    [GGUF_WORDS] = {101, 102, 100, true, true, SEP_KEYS},
+    [GGUF_UNIGRAM] = {-1, 1, 2, false, true, EOS_KEYS},
+};
+
+static int adds_bos(const struct gguf *g, enum gguf_vocab vocab, bool *out, struct err *err) {
     const struct gguf_pre *pre;
-    *out = is_pieces(g);
-    if (!is_pieces(g)) {
+    *out = usuals[vocab].adds_bos;
+    if (vocab == GGUF_BYTES) {
         TRY(pre_of(g, &pre, err));
         *out = pre->adds_bos;
     }
-    *out = flag(g, "tokenizer.ggml.add_bos_token", *out);
+    *out = gguf_flag(g, "tokenizer.ggml.add_bos_token", *out);
     return ERR_OK;
+}
+
+static int64_t id_named(const struct gguf *g, const char *key, int64_t absent) {
+    int64_t id;
+    return gguf_to_int(get(g, key), &id) ? id : absent;
+}
+
+/* {NULL, 0}: none. */
+static struct str text_of(const struct gguf *g, int64_t id) {
+    struct gguf_tokens walk;
+    struct gguf_token t;
+    if (id < 0 || gguf_tokens_begin(g, &walk, NULL)) return (struct str){0};
+    while (gguf_tokens_next(&walk, &t))
+        if (t.id == id) return t.text;
+    return (struct str){0};
 }
 
 /* The text of the token that a key names; {NULL, 0}: none. */
 static struct str token_named(const struct gguf *g, const char *key) {
-    struct gguf_tokens walk;
-    struct gguf_token t;
-    int64_t id;
-    if (!gguf_to_int(get(g, key), &id) || gguf_tokens_begin(g, &walk, NULL)) return (struct str){0};
-    while (gguf_tokens_next(&walk, &t))
-        if (t.id == id) return t.text;
-    return (struct str){0};
+    return text_of(g, id_named(g, key, -1));
 }
 
 /* ---- tokenizer.json --------------------------------------------------------------------------------------------------------- */
@@ -81,7 +120,7 @@ static bool is_added(const struct gguf_token *t) {
     return t->type == TOKEN_CONTROL || t->type == TOKEN_USER || t->type == TOKEN_UNKNOWN;
 }
 
-static int put_added(const struct gguf *g, struct jsonw *w, struct err *err) {
+static int put_added(const struct gguf *g, enum gguf_vocab vocab, struct jsonw *w, struct err *err) {
     struct gguf_tokens walk;
     struct gguf_token t;
     TRY(gguf_tokens_begin(g, &walk, err));
@@ -91,7 +130,7 @@ static int put_added(const struct gguf *g, struct jsonw *w, struct err *err) {
         jsonw_begin(w, '{');
         jsonw_put_int(w, "id", t.id);
         jsonw_key(w, "content");
-        gguf_put_text(w, &t, is_pieces(g));
+        gguf_put_text(w, &t, vocab == GGUF_PIECES || vocab == GGUF_UNIGRAM);
         jsonw_put_bool(w, "special", t.type != TOKEN_USER);
         jsonw_put_bool(w, "normalized", false);
         jsonw_end(w, '}');
@@ -146,12 +185,12 @@ static void put_special(struct jsonw *w, struct str text, int64_t id) {
 }
 
 /* The ids around a text. */
-static int put_post(const struct gguf *g, struct jsonw *w, struct err *err) {
-    bool has_bos, has_eos = flag(g, "tokenizer.ggml.add_eos_token", false);
-    int64_t id;
-    TRY(adds_bos(g, &has_bos, err));
-    struct str bos = has_bos ? token_named(g, "tokenizer.ggml.bos_token_id") : (struct str){0};
-    struct str eos = has_eos ? token_named(g, "tokenizer.ggml.eos_token_id") : (struct str){0};
+static int put_post(const struct gguf *g, enum gguf_vocab vocab, struct jsonw *w, struct err *err) {
+    const struct usual *u = &usuals[vocab];
+    bool has_bos, has_eos = gguf_flag(g, u->eos_flag, u->adds_eos);
+    TRY(adds_bos(g, vocab, &has_bos, err));
+    int64_t bos_id = id_named(g, "tokenizer.ggml.bos_token_id", u->bos), eos_id = id_named(g, u->eos_key, u->eos);
+    struct str bos = has_bos ? text_of(g, bos_id) : (struct str){0}, eos = has_eos ? text_of(g, eos_id) : (struct str){0};
     if (!bos.p && !eos.p) return ERR_OK;
     jsonw_open(w, "post_processor", '{');
     jsonw_put_str(w, "type", STR("TemplateProcessing"));
@@ -161,41 +200,44 @@ static int put_post(const struct gguf *g, struct jsonw *w, struct err *err) {
     if (eos.p) put_place(w, eos);
     jsonw_end(w, ']');
     jsonw_open(w, "special_tokens", '{');
-    if (bos.p && gguf_to_int(get(g, "tokenizer.ggml.bos_token_id"), &id)) put_special(w, bos, id);
-    if (eos.p && !str_eq(bos, eos) && gguf_to_int(get(g, "tokenizer.ggml.eos_token_id"), &id)) put_special(w, eos, id);
+    if (bos.p) put_special(w, bos, bos_id);
+    if (eos.p && !str_eq(bos, eos)) put_special(w, eos, eos_id);
     jsonw_end(w, '}');
     jsonw_end(w, '}');
     return ERR_OK;
 }
 
-static int put_pieces(const struct gguf *g, struct jsonw *w, struct err *err) {
-    bool has_prefix = flag(g, "tokenizer.ggml.add_space_prefix", true);
-    jsonw_begin(w, '{');
-    TRY(put_added(g, w, err));
-    jsonw_put_raw(w, "normalizer", has_prefix ? STR(GGUF_PIECES_PREFIXED) : STR(GGUF_PIECES_SPACED));
-    TRY(put_post(g, w, err));
-    jsonw_put_raw(w, "decoder", has_prefix ? STR(GGUF_PIECES_JOINED_STRIPPED) : STR(GGUF_PIECES_JOINED));
-    TRY(gguf_put_pieces(g, token_named(g, "tokenizer.ggml.unknown_token_id"), w, err));
-    jsonw_end(w, '}');
-    return ERR_OK;
+static void put_parts(const struct gguf *g, enum gguf_vocab vocab, const struct gguf_pre *pre, struct jsonw *w) {
+    bool has_prefix = gguf_flag(g, "tokenizer.ggml.add_space_prefix", true);
+    switch (vocab) {
+    case GGUF_PIECES:
+        jsonw_put_raw(w, "normalizer", has_prefix ? STR(GGUF_PIECES_PREFIXED) : STR(GGUF_PIECES_SPACED));
+        jsonw_put_raw(w, "decoder", has_prefix ? STR(GGUF_PIECES_JOINED_STRIPPED) : STR(GGUF_PIECES_JOINED));
+        break;
+    case GGUF_WORDS: gguf_put_word_parts(g, w); break;
+    case GGUF_UNIGRAM: gguf_put_unigram_parts(g, w); break;
+    default:
+        if (pre->normalizer) jsonw_put_raw(w, "normalizer", str_of(pre->normalizer));
+        jsonw_put_raw(w, "pre_tokenizer", str_of(pre->parts));
+        jsonw_put_raw(w, "decoder", STR("{\"type\":\"ByteLevel\"}"));
+    }
 }
 
 int gguf_tokenizer(const struct gguf *g, struct sb *out, struct err *err) {
-    const struct gguf_pre *pre;
+    const struct gguf_pre *pre = NULL;
     struct jsonw w = {.out = out};
-    struct str model = model_of(g);
-    if (is_pieces(g)) return put_pieces(g, &w, err);
-    if (!str_is(model, gguf_arch_bytes_model))
-        return err_set(err, ERR_EUNSUPPORTED, "%s: the tokenizer \"%.*s\" (tokenizer.ggml.model) is not read; %s and %s are",
-                       g->source.name, (int)(model.n > 40 ? 40 : model.n), model.p, gguf_arch_bytes_model, gguf_arch_pieces_model);
-    TRY(pre_of(g, &pre, err));
+    enum gguf_vocab vocab;
+    TRY(vocab_of(g, &vocab, err));
+    if (vocab == GGUF_BYTES) TRY(pre_of(g, &pre, err));
+    int64_t unknown = id_named(g, "tokenizer.ggml.unknown_token_id", usuals[vocab].unknown);
     jsonw_begin(&w, '{');
-    TRY(put_added(g, &w, err));
-    if (pre->normalizer) jsonw_put_raw(&w, "normalizer", str_of(pre->normalizer));
-    jsonw_put_raw(&w, "pre_tokenizer", str_of(pre->parts));
-    TRY(put_post(g, &w, err));
-    jsonw_put_raw(&w, "decoder", STR("{\"type\":\"ByteLevel\"}"));
-    TRY(put_model(g, pre, &w, err));
+    TRY(put_added(g, vocab, &w, err));
+    put_parts(g, vocab, pre, &w);
+    TRY(put_post(g, vocab, &w, err));
+    if (vocab == GGUF_BYTES) TRY(put_model(g, pre, &w, err));
+    else if (vocab == GGUF_PIECES) TRY(gguf_put_pieces(g, text_of(g, unknown), &w, err));
+    else if (vocab == GGUF_WORDS) TRY(gguf_put_words(g, text_of(g, unknown), &w, err));
+    else TRY(gguf_put_unigram(g, unknown, &w, err));
     jsonw_end(&w, '}');
     return ERR_OK;
 }
@@ -210,11 +252,13 @@ static void put_token(const struct gguf *g, struct jsonw *w, const char *name, c
 int gguf_tokenizer_config(const struct gguf *g, struct sb *out, struct err *err) {
     struct jsonw w = {.out = out};
     struct str chat;
+    enum gguf_vocab vocab;
     bool has_bos;
-    TRY(adds_bos(g, &has_bos, err));
+    TRY(vocab_of(g, &vocab, err));
+    TRY(adds_bos(g, vocab, &has_bos, err));
     jsonw_begin(&w, '{');
     jsonw_put_bool(&w, "add_bos_token", has_bos);
-    jsonw_put_bool(&w, "add_eos_token", flag(g, "tokenizer.ggml.add_eos_token", false));
+    jsonw_put_bool(&w, "add_eos_token", gguf_flag(g, usuals[vocab].eos_flag, usuals[vocab].adds_eos));
     put_token(g, &w, "bos_token", "tokenizer.ggml.bos_token_id");
     put_token(g, &w, "eos_token", "tokenizer.ggml.eos_token_id");
     put_token(g, &w, "pad_token", "tokenizer.ggml.padding_token_id");

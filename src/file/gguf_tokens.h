@@ -38,4 +38,16 @@ bool gguf_tokens_next(struct gguf_tokens *t, struct gguf_token *out);
 void gguf_put_text(struct jsonw *w, const struct gguf_token *t, bool of_pieces);
 int gguf_put_pieces(const struct gguf *g, struct str unknown, struct jsonw *w, struct err *err);
 
+/* ---- WordPiece, and pieces of which a text has the likeliest (gguf_words.c) ------------------------------------------------ */
+
+/* A flag of the metadata. */
+bool gguf_flag(const struct gguf *g, const char *key, bool absent);
+
+/* What stands around the model in tokenizer.json, without added tokens and what is put around a text. */
+void gguf_put_word_parts(const struct gguf *g, struct jsonw *w);
+void gguf_put_unigram_parts(const struct gguf *g, struct jsonw *w);
+/* The model. unknown: the token for what the vocabulary does not have. */
+int gguf_put_words(const struct gguf *g, struct str unknown, struct jsonw *w, struct err *err);
+int gguf_put_unigram(const struct gguf *g, int64_t unknown, struct jsonw *w, struct err *err);
+
 #endif

@@ -126,10 +126,8 @@ static int read_head(const char *path, char head[HEAD_BYTES], struct str *out, s
     return code;
 }
 
-int file_kind_check(const char *path, struct err *err) {
-    char bytes[HEAD_BYTES];
-    struct head h = {.name = str_of(path)};
-    TRY(read_head(path, bytes, &h.bytes, err));
+int file_kind_check_bytes(const char *path, struct str bytes, struct err *err) {
+    struct head h = {.name = str_of(path), .bytes = bytes.n > HEAD_BYTES ? str_sub(bytes, 0, HEAD_BYTES) : bytes};
     if (str_starts(h.bytes, STR("GGUF")) || is_safetensors(&h)) return ERR_OK;
     const struct kind *k = kind_of(&h);
     if (k->in_folder) {
@@ -141,4 +139,11 @@ int file_kind_check(const char *path, struct err *err) {
                        path, k->what, STR_ARG(folder));
     }
     return err_set(err, ERR_EFORMAT, "%s is %s and no model; %s", path, k->what, k->fix ? k->fix : GIVE_MODEL);
+}
+
+int file_kind_check(const char *path, struct err *err) {
+    char head[HEAD_BYTES];
+    struct str bytes;
+    TRY(read_head(path, head, &bytes, err));
+    return file_kind_check_bytes(path, bytes, err);
 }

@@ -3,6 +3,7 @@
 #define MLXCEL_FILE_KIND_H
 
 #include "base/err.h"
+#include "base/str.h"
 
 #include <stdbool.h>
 
@@ -11,5 +12,7 @@ bool file_kind_is_text_part(const char *path);
 /* 0 where the file may hold weights: it begins as GGUF or safetensors, or is called so, and its reader knows what is wrong with it. Else the message
  * says what it is and what to give instead. */
 int file_kind_check(const char *path, struct err *err);
+/* The same of a file that begins with these bytes. */
+int file_kind_check_bytes(const char *path, struct str bytes, struct err *err);
 
 #endif

@@ -12,6 +12,7 @@ set(FILE_SOURCES
   src/file/gguf_pieces.c
   src/file/gguf_tokenizer.c
   src/file/gguf_view.c
+  src/file/gguf_words.c
   src/file/gguf_write.c
   src/file/kind.c
   src/file/packed.c

@@ -238,7 +238,7 @@ int export_tokens(struct export *e, struct err *err) {
     TRY(read_vocab(&t, err));
     int64_t unknown = t.is_pieces ? id_of(&t, json_str(t.model, "unk_token", (struct str){0})) : -1;
     if (unknown >= 0) t.types[unknown] = TOKEN_UNKNOWN;
-    gguf_put_string(&e->w, "tokenizer.ggml.model", str_of(t.is_pieces ? gguf_arch_pieces_model : gguf_arch_bytes_model));
+    gguf_put_string(&e->w, "tokenizer.ggml.model", str_of(gguf_arch_vocabs[t.is_pieces ? GGUF_PIECES : GGUF_BYTES]));
     if (t.is_pieces) {
         TRY(put_prefix(&t, err));
         score_pieces(&t);

@@ -8,6 +8,7 @@ set(FUZZ_TARGETS
   gguf
   http
   image
+  kind
   output
   packed
   regex

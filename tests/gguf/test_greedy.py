@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Greedy text of real models is llama.cpp's: DATA/models as GGUF files, written with the gguf package in several types, continued by mlxcel and by
+"""Greedy text of real models is llama.cpp's: DATA/models as GGUF files, written with the gguf package or by llama.cpp's own quantiser, continued by mlxcel and by
 llama-cpp-python (pip install llama-cpp-python) from the same texts. llama.cpp rounds the inputs of its products, and we do not in
 exact precision: with F32 weights and an F32 cache both compute the same, and every text must be equal; with packed types texts must be
-equal until the two best tokens are nearly as likely.
+equal until the two best tokens are nearly as likely. K types are run in the default precision, too, which rounds inputs as llama.cpp does.
 
 Says "skipped" and exits with 0 where one of the packages is not installed.
 
@@ -26,6 +26,7 @@ from writer import read_safetensors
 
 MODELS = {'minimind2-small-mlx-8bit': 'gpt-2', 'stories15M-mlx-4bit-g32': 'llama'}
 TYPES = {'F32': Type.F32, 'F16': Type.F16, 'Q8_0': Type.Q8_0, 'Q4_0': Type.Q4_0}
+MADE_OF_F32 = {'Q4_K_M': llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M, 'Q6_K': llama_cpp.LLAMA_FTYPE_MOSTLY_Q6_K}  # by llama.cpp
 TEXTS = ['Once upon a time there was a little girl who', 'The sea is', 'One day, a dog named Max went to the park.', 'Why is the sky blue?', 'Tom and Lily liked to play']
 TOKENS, NEAR = 48, 0.3  # of a logit: what int8 inputs can change
 PLACES = {'self_attn.q_proj': 'attn_q', 'self_attn.k_proj': 'attn_k', 'self_attn.v_proj': 'attn_v', 'self_attn.o_proj': 'attn_output', 'mlp.gate_proj': 'ffn_gate',
@@ -96,8 +97,15 @@ def write(path, folder, plain, kind, dtype):
     w.close()
 
 
-def ours(program, path, text):
-    run = subprocess.run([program, 'generate', '-m', path, '-p', text, '-n', str(TOKENS), '--temperature', '0', '--no-chat-template', '--precision', 'exact',
+def quantize(source, path, kind):
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype, params.nthread = kind, 2
+    if llama_cpp.llama_model_quantize(source.encode(), path.encode(), params):
+        raise SystemExit(f'llama.cpp does not write {path}')
+
+
+def ours(program, path, text, precision):
+    run = subprocess.run([program, 'generate', '-m', path, '-p', text, '-n', str(TOKENS), '--temperature', '0', '--no-chat-template', '--precision', precision,
                           '--device', 'cpu', '-c', '256'], capture_output=True, text=True)
     return run.stdout if run.returncode == 0 else None
 
@@ -119,10 +127,10 @@ class Llama:
         return bool((rows[:, -1] - rows[:, -2]).min() < NEAR)
 
 
-def compare(program, path, label, strict):
+def compare(program, path, label, strict, precision='exact'):
     llama, equal = Llama(path), 0
     for text in TEXTS:
-        mine, his = ours(program, path, text), llama.text(text)
+        mine, his = ours(program, path, text, precision), llama.text(text)
         if mine is None:
             check(False, f'{label}: mlxcel fails on {text!r}')
             continue
@@ -142,13 +150,19 @@ def main():
                 continue
             folder, plain = os.path.join(data, 'models', model), os.path.join(root, model)
             subprocess.run([program, 'fuse', '-m', folder, '--dequantize', '-o', plain], check=True, capture_output=True)
-            for label, dtype in TYPES.items():
+            has_spans = json.load(open(os.path.join(folder, 'config.json')))['hidden_size'] % 256 == 0  # else few matrices are of a K type
+            for label, dtype in (TYPES | MADE_OF_F32 if has_spans else TYPES).items():
                 if only[1:] and only[1] != label:
                     continue
-                path = os.path.join(root, f'{model}-{label}.gguf')
-                write(path, folder, plain, kind, dtype)
+                path, f32 = (os.path.join(root, f'{model}-{kind_}.gguf') for kind_ in (label, 'F32'))
+                if not os.path.exists(f32) and label in MADE_OF_F32:
+                    write(f32, folder, plain, kind, Type.F32)
+                if label in MADE_OF_F32:
+                    quantize(f32, path, dtype)
+                    compare(program, path, f'{model} {label}, default precision', False, 'auto')
+                else:
+                    write(path, folder, plain, kind, dtype)
                 compare(program, path, f'{model} {label}', label == 'F32')
-                os.remove(path)
     finish()
 
 
