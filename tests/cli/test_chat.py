@@ -22,7 +22,7 @@ import crafted
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
-from counting import HANG, check, finish, skip  # noqa: E402
+from counting import HANG, check, finish, parts, skip  # noqa: E402
 
 program = os.path.abspath(sys.argv[1])
 data = Path(sys.argv[2]) if len(sys.argv) > 2 and sys.argv[2] else None
@@ -603,24 +603,13 @@ def main():
     if is_windows and missing():
         skip(f"the chat under Wine: {missing()}")
         finish()
-    check_pipe()
-    check_dumb()
-    check_ways_out()
+    parts(check_pipe, check_dumb, check_ways_out)
     if shutil.which("tmux"):
         with tempfile.TemporaryDirectory() as folder:
-            check_talk(folder)
-            check_letters()
-            check_interrupt()
-            check_paste(folder)
-            check_typed_ahead()
-            check_commands()
-            check_resize()
-            check_history()
-            check_thoughts(folder)
-            check_marks(folder)
-            check_image(folder)
+            parts((check_talk, folder), check_letters, check_interrupt, (check_paste, folder), check_typed_ahead, check_commands, check_resize, check_history, (check_thoughts, folder),
+                  (check_marks, folder), (check_image, folder))
             if data:
-                check_minimind()
+                parts(check_minimind)
     else:
         skip("the terminal: no tmux here")
     finish()

@@ -151,7 +151,8 @@ def check_upload(folder, dist, out):
     check(f"v{VERSION}" in released and {os.path.basename(w) for w in released if w.startswith(dist + "/")} == set(os.listdir(dist)), f"the release has every file: {released}")
     check([c for c in calls if c.startswith("twine")] == [f"twine upload --non-interactive {dist}/mlxcel-{VERSION}-py3-none-win_amd64.whl"], f"the Python package: {calls}")
     images = [c for c in calls if c.startswith("docker")]
-    check(sum("docker build" in c and f"TARGETARCH={a}" in c and f"linux/{a}" in c for c in images for a in ("amd64", "arm64")) == 2 and sum("manifest push" in c for c in images) == 2, f"the container: {images}")
+    check(sum("docker build" in c and f"TARGETARCH={a}" in c and f"linux/{a}" in c for c in images for a in ("amd64", "arm64")) == 2 and sum("manifest push" in c for c in images) == 2
+          and sum(c == f"docker push registry.invalid/mlxcel:{VERSION}-{a}" for c in images for a in ("amd64", "arm64")) == 2, f"the container: {images}")
     listed = run("git", "--git-dir", remote, "ls-tree", "-r", "--name-only", "packages").stdout.split()
     check({"bucket/mlxcel.json", "Formula/mlxcel.rb", "winget/mlxcel.mlxcel.yaml"} <= set(listed), f"bucket and tap are pushed: {listed}")
     with open(f"{out}/packages/bucket/mlxcel.json", "a", encoding="utf-8") as f:

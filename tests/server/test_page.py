@@ -8,8 +8,8 @@ import os
 import sys
 
 import harness
-from chatpage import ENDLESS, SCREENS, WRITING, answers, ask, browser, fresh_page, idle, look, open_page, sent, titles
-from harness import SLOW, Server, check, free_port
+from chatpage import CONTRAST, ENDLESS, SCREENS, WRITING, answers, ask, browser, fresh_page, idle, look, open_page, sent, titles
+from harness import SLOW, Server, check, free_port, parts
 
 NASTY = """# Title <b>x</b>
 
@@ -118,6 +118,8 @@ def check_whole(b, url, size, theme, picture):
     b.run(f'for (let i = 0; i < 3 && settings.theme !== "{theme}"; i++) document.getElementById("theme").click()')
     check_talk(b, lambda name: picture(f"{name}-{size[0]}-{theme}"))
     check(b.run("document.documentElement.scrollWidth") <= size[0] and b.run("innerWidth") == size[0], f"{size[0]} pixels, {theme}: nothing is wider")
+    low = b.run(CONTRAST)
+    check(not low, f"{size[0]} pixels, {theme}: hard to read: {low}")
     check_roles(b)
     check_sent(b)
     check_kept(b, url)
@@ -156,6 +158,9 @@ def check_looks(b, picture):
     b.run('document.getElementById("settings").click(); document.getElementById("s-temperature").value = ""')
     done(b)
     check(b.wait('settings.temperature === ""') and "temperature" not in json.loads(b.run("requestBody(current)")), "what is emptied again is the server's")
+    b.run('document.getElementById("settings").click(); document.getElementById("s-system").value = "Be long."')
+    b.key("Escape")
+    check(b.wait('!document.getElementById("dialog").open') and b.run("settings.system") == "Be brief.", "Escape takes none either when settings were taken before")
     b.screen(390, 844, mobile=True)
     check(b.run("document.documentElement.scrollWidth <= 390"), "nothing is wider than a phone")
     picture("phone")
@@ -341,15 +346,14 @@ def main():
             b.call("Page.navigate", url=s.url)
             check(b.wait('document.getElementById("model")?.textContent === "built-in"'), "the model's name")
             picture("empty")
-            check_markdown(b, picture)
+            parts((check_markdown, b, picture))
             for size in SCREENS:
                 for theme in ("light", "dark"):
-                    check_whole(b, s.url, size, theme, picture)
-            check_looks(b, picture)
+                    parts((check_whole, b, s.url, size, theme, picture))
+            parts((check_looks, b, picture))
             asked = {e["params"]["request"]["url"] for e in b.events if e["method"] == "Network.requestWillBeSent"}
             check(all(u.startswith((s.url, "data:")) for u in asked), f"requests elsewhere: {asked}")
-        for part in (check_stop_button, check_defaults, check_tabs, check_apart, check_cut, check_fingers, check_dot):
-            part(sys.argv[1], b)
+        parts(*((part, sys.argv[1], b) for part in (check_stop_button, check_defaults, check_tabs, check_apart, check_cut, check_fingers, check_dot)))
         errors = [e["params"] for e in b.events if e["method"] == "Runtime.exceptionThrown"]
         check(not errors, f"errors in the page: {errors}")
     harness.finish()
