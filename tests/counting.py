@@ -6,7 +6,8 @@ import sys
 # seconds at most on an idle machine, and tests must pass on one that is busy with other things.
 HANG = int(os.environ.get("MLXCEL_TEST_HANG", "300"))
 
-# The one part of a test that is to be run, by its function's name; within another one as "check_outer/check_inner". Only checks below it count.
+# The one part of a test that is to be run, by its function's name; within another one as "check_outer/check_inner". Only checks below it count,
+# and the first that fails ends the test: who chooses a part wants to know whether it holds.
 ONLY = os.environ.get("MLXCEL_TEST_ONLY", "").split("/")
 
 n_passed = n_failed = n_skipped = 0
@@ -36,6 +37,8 @@ def check(ok, what):
     else:
         n_failed += 1
         print(f"FAILED {what}", flush=True)
+        if ONLY[-1]:
+            finish()
     return bool(ok)
 
 

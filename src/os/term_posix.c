@@ -89,7 +89,7 @@ static int next_byte(int wait_ms) {
     struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = size_pipe[0], .events = POLLIN}};
     if (wait_ms >= 0 && poll(p, 1, wait_ms) == 0) return -2;
     if (wait_ms < 0) {
-        poll(p, 2, -1);
+        while (poll(p, 2, -1) < 0 && errno == EINTR) continue; /* by the signal of a new size: its byte is there now, before any key */
         if (p[1].revents && take_resize()) return -3;
     }
     ssize_t n;

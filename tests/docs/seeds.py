@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Shows that the tests of tests/people.md can fail: brings each fault back, and wants its test to notice.
 
-usage: seeds.py [--hang S] [--list] [ROW ...]      ROW: a number of the rows of tests/people.md, or words of a fault or of its test
+usage: seeds.py [--hang S] [--first] [--list] [ROW ...]      ROW: a number of the rows of tests/people.md, or words of a fault or of its test
 
 tests/docs/seeds.toml has the smallest edit that brings a fault back: a file, a text that occurs in it once, and what is put there (`times` over); `more`
 has further edits where a fault has been mended in two places. The edit is made in a copy of the tree, build/seeds/tree, which has a build of its own;
@@ -172,20 +172,22 @@ def judge(seed, path, name, known, hang):
         if failed or not passed:
             return False, f"without the seed {passed} passed, {failed} failed: {first_failure(text)}"
         known.add(key, passed)
+    before = {}
     for path, find, put in edits(seed):
         with open(os.path.join(TREE, path), encoding="utf-8") as f:
-            text = f.read()
+            source = f.read()
+        before.setdefault(path, source)
         with open(os.path.join(TREE, path), "w", encoding="utf-8") as f:
-            f.write(text.replace(find, put))
+            f.write(source.replace(find, put))
     try:
         why = build(targets) if targets else None
         if why:
             return False, "with the seed it does not build: " + why
         passed, failed, text = run_test(words, only, hang)
     finally:
-        for path in {path for path, _, _ in edits(seed)}:
+        for path, source in before.items():
             with open(os.path.join(TREE, path), "w", encoding="utf-8") as f:
-                f.write(read(path))
+                f.write(source)
     if failed == 0:
         return False, f"{passed} passed"
     return True, first_failure(text)
@@ -198,6 +200,7 @@ def wanted(number, row, words):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--hang", type=int, default=60, help="seconds after which what a test waits for counts as missing (default 60)")
+    parser.add_argument("--first", action="store_true", help="only the first seed of each row")
     parser.add_argument("--list", action="store_true", help="only show the rows with their numbers")
     parser.add_argument("row", nargs="*")
     args = parser.parse_args()
@@ -213,7 +216,8 @@ def main():
         if args.list:
             print(f"{number:3} {' | '.join(row)}")
             continue
-        for seed in (s for s in all_seeds if s["fault"] == row[0]):
+        of_row = [s for s in all_seeds if s["fault"] == row[0]]
+        for seed in of_row[:1] if args.first else of_row:
             caught, words = judge(seed, row[1], row[2], known, args.hang)
             n_caught, n_missed = n_caught + caught, n_missed + (not caught)
             print(f"{number:3} {row[0]}: {'caught' if caught else 'NOT CAUGHT'}: {words}", flush=True)

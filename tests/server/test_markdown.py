@@ -173,7 +173,7 @@ def check_spec(b):
 FAULTS = (
     ("| a |\n|---|\n| b \\| c |", "td", ["b | c"]), ("| a |\n|---|\n| `b \\| c` |", "td code", ["b | c"]), ("| a | b |\n|---|---|\n| `x` | y |", "td", ["x", "y"]),
     ("***x***", "em strong, strong em", ["x"]), ("- [ ] a\n- [x] b", "input[type=checkbox]", ["", ""]), ("- [ ] a\n- [x] b", "li", [" a", " b"]), ("- [x] b", "input:checked", [""]),
-    ("- a\n\n  ```\n  code\n  ```\n- b", "li pre", ["code"]), ("- a\n\n  ```\n  code\n  ```\n- b", "ul > li > p", ["a", "b"]), ("1. a\n\n       code", "li pre", ["  code"]),
+    ("- a\n\n  ```\n  code\n  ```\n- b", "li pre", ["code"]), ("- a\n\n  ```\n  code\n  ```\n- b", "ul > li > p", ["a", "b"]), ("1. a\n\n       code", "li pre", ["code"]),
 )
 
 
