@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Shows that the tests of tests/people.md can fail: brings each fault back, and wants its test to notice.
 
-usage: seeds.py [--hang S] [--first] [--list] [ROW ...]      ROW: a number of the rows of tests/people.md, or words of a fault or of its test
+usage: seeds.py [--hang S] [--first] [--list] [ROW ...]      ROW: a number of the rows of tests/people.md (12.2: the second seed of row 12), or words of a fault or of its test
 
 tests/docs/seeds.toml has the smallest edit that brings a fault back: a file, a text that occurs in it once, and what is put there (`times` over); `more`
 has further edits where a fault has been mended in two places. The edit is made in a copy of the tree, build/seeds/tree, which has a build of its own;
@@ -194,7 +194,13 @@ def judge(seed, path, name, known, hang):
 
 
 def wanted(number, row, words):
-    return not words or any(w == str(number) or (not w.isdigit() and w.lower() in " ".join(row).lower()) for w in words)
+    return not words or any(w.partition(".")[0] == str(number) or (not w[0].isdigit() and w.lower() in " ".join(row).lower()) for w in words)
+
+
+def chosen(number, of_row, args):
+    """The seeds of a row that are to be tried."""
+    places = {int(w.partition(".")[2]) for w in args.row if w.startswith(f"{number}.")}
+    return of_row[:1] if args.first else [s for i, s in enumerate(of_row, 1) if not places or i in places]
 
 
 def main():
@@ -216,8 +222,7 @@ def main():
         if args.list:
             print(f"{number:3} {' | '.join(row)}")
             continue
-        of_row = [s for s in all_seeds if s["fault"] == row[0]]
-        for seed in of_row[:1] if args.first else of_row:
+        for seed in chosen(number, [s for s in all_seeds if s["fault"] == row[0]], args):
             caught, words = judge(seed, row[1], row[2], known, args.hang)
             n_caught, n_missed = n_caught + caught, n_missed + (not caught)
             print(f"{number:3} {row[0]}: {'caught' if caught else 'NOT CAUGHT'}: {words}", flush=True)

@@ -147,7 +147,7 @@ def check_upload(folder, dist, out):
     check(r.returncode == 0, f"upload.sh: {r.stdout} {r.stderr}")
     with open(log, encoding="utf-8") as f:
         calls = f.read().splitlines()
-    released = next(c for c in calls if c.startswith("gh release create")).split()
+    released = next((c for c in calls if c.startswith("gh release create")), "").split()
     check(f"v{VERSION}" in released and {os.path.basename(w) for w in released if w.startswith(dist + "/")} == set(os.listdir(dist)), f"the release has every file: {released}")
     check([c for c in calls if c.startswith("twine")] == [f"twine upload --non-interactive {dist}/mlxcel-{VERSION}-py3-none-win_amd64.whl"], f"the Python package: {calls}")
     images = [c for c in calls if c.startswith("docker")]
