@@ -390,11 +390,10 @@ def check_resize():
             else:  # a letter behind it shows that the program has drawn the line anew: before that, the terminal alone has broken it
                 t.type(letter)
                 words += letter
-            end = time.monotonic() + HANG
-            while "".join((screen := t.screen())[screen.rindex(">>>"):].split()) != ">>>" + words.replace(" ", "") and time.monotonic() < end:
-                time.sleep(0.1)
-            flat = "".join(screen[screen.rindex(">>>"):].split())
-            check(screen.count(">>>") == 1 and flat == ">>>" + words.replace(" ", "") and screen.count("w00") == 1, f"width {width}: {screen}")
+            end, whole = time.monotonic() + HANG, words.replace(" ", "")
+            while "".join((screen := t.screen()).rpartition(">>>")[2].split()) != whole and time.monotonic() < end:
+                time.sleep(0.1)  # while it is drawn it is not whole
+            check(screen.count(">>>") == 1 and "".join(screen.rpartition(">>>")[2].split()) == whole and screen.count("w00") == 1, f"width {width}: {screen}")
         t.cancel()
         t.ready()
         t.keys("C-d")

@@ -131,6 +131,13 @@ def done(b):
     b.run('document.querySelector("#dialog button[value=ok]").click()')
 
 
+def give_up(b):
+    """Escape in the settings, and back when the page has taken note of it: that comes a little after the dialog is gone."""
+    b.run('noted = false; document.getElementById("dialog").addEventListener("close", () => { noted = true; }, {once: true})')
+    b.key("Escape")
+    return b.wait("noted && !document.getElementById('dialog').open")
+
+
 def check_looks(b, picture):
     look(b, "a talk", picture)
     light = b.run('getComputedStyle(document.body).backgroundColor')
@@ -145,8 +152,7 @@ def check_looks(b, picture):
     b.run('(() => { const r = document.querySelector("[data-for=s-top_p]"); r.value = "0.5"; r.oninput(); })()')
     check(b.run('document.getElementById("s-top_p").value') == "0.5", "sliders move their numbers")
     b.run('document.getElementById("s-system").value = "Be brief."; document.getElementById("s-temperature").value = "0.3"')
-    b.key("Escape")
-    check(b.wait('!document.getElementById("dialog").open') and b.run("[settings.system, settings.temperature, settings.top_p]") == ["", "", ""], "Escape takes no settings")
+    check(give_up(b) and b.run("[settings.system, settings.temperature, settings.top_p]") == ["", "", ""], "Escape takes no settings")
     b.run('document.getElementById("settings").click()')
     check(b.run('document.getElementById("s-system").value') == "", "and the next look shows none")
     b.run('document.getElementById("s-system").value = "Be brief."; document.getElementById("s-temperature").value = "0.3"; document.getElementById("s-top_p").value = "0.5"')
@@ -159,8 +165,7 @@ def check_looks(b, picture):
     done(b)
     check(b.wait('settings.temperature === ""') and "temperature" not in json.loads(b.run("requestBody(current)")), "what is emptied again is the server's")
     b.run('document.getElementById("settings").click(); document.getElementById("s-system").value = "Be long."')
-    b.key("Escape")
-    check(b.wait('!document.getElementById("dialog").open') and b.run("settings.system") == "Be brief.", "Escape takes none either when settings were taken before")
+    check(give_up(b) and b.run("settings.system") == "Be brief.", "Escape takes none either when settings were taken before")
     b.screen(390, 844, mobile=True)
     check(b.run("document.documentElement.scrollWidth <= 390"), "nothing is wider than a phone")
     picture("phone")
@@ -206,8 +211,7 @@ def check_defaults(program, b):
         own = json.loads(s.request("/v1/models")[2])["data"][0]["meta"]["sampling"]
         check(got == [["", "0.35"], ["", str(own["top_p"])]], f"the server's settings are shown: {got} {own}")
         check(b.run('document.querySelector("[data-for=s-temperature]").value') == "0.35", "the slider stands there")
-        b.key("Escape")
-        check(b.wait('!document.getElementById("dialog").open') and "temperature" not in json.loads(b.run("requestBody(current)")), "a look at the settings changes none")
+        check(give_up(b) and "temperature" not in json.loads(b.run("requestBody(current)")), "a look at the settings changes none")
 
 
 def check_tabs(program, b):
