@@ -78,6 +78,15 @@ class Terminal:
         print(f"--- waited for {what!r} in vain:\n{self.screen()}\n---")
         return self.screen()
 
+    def resize(self, width, height):
+        """Back when the program can know of it: tmux breaks the lines first, and tells the size a little later."""
+        subprocess.run([*self.tmux, "resize-window", "-x", str(width), "-y", str(height)], check=True)
+        name = subprocess.run([*self.tmux, "display-message", "-p", "#{pane_tty}"], capture_output=True, text=True, check=True).stdout.strip()
+        tty, end = os.open(name, os.O_RDONLY | os.O_NOCTTY), time.monotonic() + HANG
+        while os.get_terminal_size(tty).columns != width and time.monotonic() < end:
+            time.sleep(0.02)
+        os.close(tty)
+
     def prompt(self, count):
         """Until the prompt stands there for the nth time, as the last line."""
         return self.wait(r"(?m)^>>> ?.*", count)
@@ -384,7 +393,7 @@ def check_resize():
         t.type(words)
         t.wait("w19")
         for letter, width in zip("abcd", (40, 60, 30, 90)):
-            subprocess.run([*t.tmux, "resize-window", "-x", str(width), "-y", "24"], check=True)
+            t.resize(width, 24)
             if is_windows:  # the console has its own time for it
                 time.sleep(0.6)
             else:  # a letter behind it shows that the program has drawn the line anew: before that, the terminal alone has broken it
