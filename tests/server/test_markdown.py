@@ -184,7 +184,7 @@ def check_faults(b):
 
 
 def check_formulas(b):
-    for text, formulas, wide in (("a $x^2$ b", 1, 0), (r"\(a\) and \[b\]", 2, 1), ("$$\n\\frac{1}{2}\n$$", 1, 1), ("it costs $5 and $10", 0, 0), ("`$x$`", 0, 0),
+    for text, formulas, wide in (("a $x^2$ b", 1, 0), (r"\(a\) and \[b\]", 2, 1), ("$$\n\\frac{1}{2}\n$$", 1, 1), ("it costs $5 and $10", 0, 0), ("$5/$10 a day", 0, 0), ("`$x$`", 0, 0),
                                  ("```\n$$x$$\n```", 0, 0), (r"\$x\$", 0, 0), ("$$a$$", 1, 1), ("- item\n\n  $$\n  y\n  $$", 1, 1), ("$5 is $x$", 1, 0), ("$$ never closed", 0, 0)):
         got = b.run(f"(() => {{ const d = el('div', {{}}, ...markdown({json.dumps(text)})); return [d.querySelectorAll('math').length, d.querySelectorAll('div.formula').length]; }})()")
         check(got == [formulas, wide], f"{text!r}: {got} formulas and wide ones")
