@@ -34,7 +34,7 @@ GIVEN = {"notes.txt": "A dog had a kite.\nThe kite was red.\n" * 4,
          "schema.json": json.dumps(SCHEMA), "answer.json": '{"kind": "dog"}', "rules.gbnf": 'root ::= [a-z]+ " " [0-9] [0-9]\n', "words": "kite 42", "edits.toml": '[[edit]]\nop = "scale"\npattern = "*.layers.0.mlp.*"\nfactor = 0.9\n',
          "mlxcel.tar.gz": "an archive", "SHA256SUMS": hashlib.sha256(b"an archive").hexdigest() + "  mlxcel.tar.gz\n" + "0" * 64 + "  missing.zip\n"}
 # These say nothing, or write files.
-SILENT = re.compile(r"mlxcel (run( \S+)?|(rm|prune|import|stop|quantize|fuse|logits|synth|grammar) .*)$|mlxcel run (-m )?\S+( --adapter \S+)*$|.*mlxcel grammar")
+SILENT = re.compile(r"mlxcel (run( \S+)?|(rm|prune|import|stop|quantize|fuse|logits|synth|export|grammar) .*)$|mlxcel run (-m )?\S+( --adapter \S+)*$|.*mlxcel grammar")
 # A machine without a GPU refuses these by name; tests/cuda/test_split.py runs them.
 OF_GPU = re.compile(r"--(gpu-layers|cpu-experts)\b")
 
