@@ -1,5 +1,5 @@
 # Drives CMake. `make run` and `make test` work on a fresh Debian 12 or Ubuntu 24.04 machine with git and make.
-.PHONY: all release test-release sign site run sources test test-medium test-long test-cuda kernels check pictures sheets check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz fuzz-folders format clean help \
+.PHONY: all release test-release sign site run sources test test-medium test-long test-cuda kernels check pictures sheets seeds check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz fuzz-folders format clean help \
     build-release build-kernelc venv
 .DEFAULT_GOAL := all
 
@@ -71,6 +71,10 @@ pictures: build-release ## make the pictures of README.md anew: from recorded fi
 sheets: build-release ## every example of CommonMark and GitHub's Markdown, the page beside the reference, as pictures into build/sheets
 	@mkdir -p build/sheets
 	@python3 tests/server/test_markdown.py build/release/mlxcel build/sheets
+
+seeds: ## bring each fault of tests/people.md back in a copy of the tree, and want its test to fail (ROW="3 7": these)
+	@tools/setup.sh build test
+	@python3 tests/docs/seeds.py $(ROW)
 
 format: ## format the C files
 	@tools/setup.sh check

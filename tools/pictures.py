@@ -125,7 +125,8 @@ def terminal_svg(program):
         lines = screen()
     finally:
         subprocess.run([*tmux, "kill-server"], check=False)
-    return screen_svg(["$ mlxcel run", *[line for line in lines if "no GPU driver here" not in line and not line.startswith("mlxcel: built-in")]], columns)
+    first = next(i for i, line in enumerate(lines) if "story teller" in line)  # before it stands what /show says at the end
+    return screen_svg(["$ mlxcel run", *lines[first:]], columns)
 
 
 def page_png(program):

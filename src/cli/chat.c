@@ -6,17 +6,23 @@
 
 enum { MESSAGES_KEPT = 1 }; /* the newest is never dropped */
 
+/* On a screen its lines break between words, as the answers' do. */
 void chat_say(const char *fmt, ...) {
-    struct sb out = {0};
+    struct sb text = {0}, out = {0};
+    struct screen_text screen = {.width = os_console_width()};
     bool dims = os_has_color(OS_STDERR);
     va_list args;
     va_start(args, fmt);
+    sb_vfmt(&text, fmt, args);
+    va_end(args);
     if (dims) sb_puts(&out, "\x1b[2m");
-    sb_vfmt(&out, fmt, args);
+    if (os_has_screen(OS_STDERR)) screen_text_put(&screen, sb_str(&text), &out), screen_text_end(&screen, &out);
+    else sb_put(&out, sb_str(&text));
     if (dims) sb_puts(&out, "\x1b[0m");
     sb_putc(&out, '\n');
-    va_end(args);
     os_write(OS_STDERR, sb_str(&out), NULL);
+    screen_text_free(&screen);
+    sb_free(&text);
     sb_free(&out);
 }
 

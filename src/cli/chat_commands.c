@@ -211,11 +211,11 @@ static const struct {
 } table[] = {
     {"help", "?", "", "this list", help},
     {"clear", "new", "", "forget the conversation; the system prompt stays", clear},
-    {"system", NULL, "[TEXT]", "show or set the instructions before the conversation; none: no more", set_system},
+    {"system", NULL, "[TEXT]", "show or set the instructions; none: no more", set_system},
     {"retry", NULL, "", "another answer to the last message", retry},
     {"show", NULL, "", "the model, the system prompt and how full the context is", show},
     {"model", NULL, "[NAME]", "show or change the model; the conversation stays", change_model},
-    {"set", NULL, "[NAME VALUE]", "show or change settings: temperature, top_p, max_tokens, seed, show_reasoning ...", set},
+    {"set", NULL, "[NAME VALUE]", "show or change settings: temperature, max_tokens, seed ...", set},
     {"image", NULL, "[FILE]", "a picture for the next message; none: no more", add_picture},
     {"save", NULL, "FILE", "write the conversation to a file, without its pictures", save},
     {"load", NULL, "FILE", "read one back", load},

@@ -89,8 +89,8 @@ static int next_byte(int wait_ms) {
     struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = size_pipe[0], .events = POLLIN}};
     if (wait_ms >= 0 && poll(p, 1, wait_ms) == 0) return -2;
     if (wait_ms < 0) {
-        poll(p, 2, -1);
-        if (p[1].revents && take_resize()) return -3;
+        while (poll(p, 2, -1) < 0 && errno == EINTR) continue; /* by the signal of a new size */
+        if (take_resize()) return -3;                          /* before any key, also one that ended the poll before the signal was seen */
     }
     ssize_t n;
     do n = read(STDIN_FILENO, &c, 1);

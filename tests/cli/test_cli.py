@@ -17,7 +17,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from counting import HANG, check, finish, skip  # noqa: E402
+from counting import HANG, check, finish, parts, skip  # noqa: E402
 from terminal import read_all, rows  # noqa: E402
 
 program = os.path.abspath(sys.argv[1])
@@ -290,8 +290,12 @@ def check_examples():
 def check_doctor():
     """What it says of models and of the GPU."""
     findings = {f["topic"]: f for f in json.loads(run("doctor", "--json").stdout)}
-    models = findings["models"]["text"]
+    models = findings.get("models", {"text": "nothing"})["text"]
     check(re.search(r"the largest of their kind that fit .* by estimate: \w|no well-known model fits", models), f"which models fit: {models}")
+    named = re.search(r"\(([\d.]+) GiB\).*: (.*)", models)
+    if named and named[2]:  # four bits of each parameter are the least that they take
+        sizes = [float(s) for s in re.findall(r":([\d.]+)b", named[2])]
+        check(sizes and max(sizes) * 1e9 * 4 / 8 < float(named[1]) * 2**30, f"what is said to fit does: {models}")
     gpu = findings["gpu"]
     check("nvcuda" not in gpu["text"] + str(gpu["fix"]) or program.endswith(".exe"), f"Windows' library is not named elsewhere: {gpu}")
 
@@ -343,6 +347,8 @@ def check_plot():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "speed.svg"
         rows = json.loads(run("bench", "-p", "8,16", "-n", "4", "-r", "1", "-o", "json", "--plot", str(path)).stdout)
+        if not check(path.exists(), "bench --plot makes a picture"):
+            return
         root = ElementTree.fromstring(path.read_text())
         texts, bars = [t.text for t in root.iter() if t.tag.endswith("}text")], [float(t.get("width")) for t in root.iter() if t.tag.endswith("}rect")]
         check(texts[0].startswith("built-in model") and texts[1::2] == ["pp8", "pp16", "tg4"] and len(bars) == 3, f"plot: {texts}")
@@ -431,7 +437,10 @@ def check_scripts():
             ask = f'{script}\nmlxcel() {{ echo acme/tiny; }}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[*]}} - 1)); _mlxcel; echo ${{COMPREPLY[*]}}'
             r = subprocess.run(["bash", "-c", ask], capture_output=True, text=True)
             check(r.stdout.strip() == answer, f"bash completes {words!r} to {r.stdout!r} {r.stderr!r}")
-    check("'(mlxcel list --quiet 2>/dev/null)'" in run("completions", "fish").stdout and "_mlxcel_models" in run("completions", "zsh").stdout, "fish and zsh complete models")
+    for shell, option, operand in (("fish", "-l model -s m -r -a '(mlxcel list --quiet 2>/dev/null)'", "from cp copy' -a '(mlxcel list --quiet 2>/dev/null)'"),
+                                   ("zsh", ":model:_mlxcel_models' '-m+", "'*:model:_mlxcel_models'")):
+        script = run("completions", shell).stdout
+        check(option in script and operand in script and "qwen3-0.6b" in script, f"{shell} completes models behind options and commands, and shapes")
     check_powershell(expect(["completions", "powershell"], 0).stdout)
     expect(["completions", "tcsh"], 2, err="there are bash, zsh, fish and powershell")
 
@@ -591,30 +600,9 @@ def check_server_name():
 
 
 def main():
-    check_usage()
-    check_generate()
-    check_usage_first()
-    check_stdin()
-    check_kv_bits()
-    check_bench()
-    check_replay()
-    check_memory()
-    check_examples()
-    check_doctor()
-    check_colours()
-    check_json()
-    check_documented()
-    check_plot()
-    check_settings()
-    check_scripts()
-    check_output()
-    check_files()
-    check_no_home()
-    check_interrupted()
-    check_progress()
-    check_bars_go()
-    check_nohup()
-    check_server_name()
+    parts(check_usage, check_generate, check_usage_first, check_stdin, check_kv_bits, check_bench, check_replay, check_memory, check_examples,
+          check_doctor, check_colours, check_json, check_documented, check_plot, check_settings, check_scripts, check_output, check_files,
+          check_no_home, check_interrupted, check_progress, check_bars_go, check_nohup, check_server_name)
     finish()
 
 

@@ -18,6 +18,8 @@ PAGES = {"README.md": {}, "docs/cli.md": {"path/to/reranker": "reranker"}, "docs
          "docs/speculation.md": {"MODEL": "folder"}, "docs/images.md": {"MODEL": "seeing", "--out FILE": "--out logits.bin"}}
 # Files that a page shows, by the page and the language of the block: they are written down for the commands of the page.
 FILES = {("docs/adapters.md", "toml"): "edits.toml"}
+# Pages whose examples another test runs line by line, with a balancer and ports of their own.
+OTHERS = {"docs/scale.md": "tests/scale/test_page.py"}
 # What is measured is a small shape on the processor; servers have a port of their own, and nothing opens a browser.
 CHANGES = {"--port 8080": "", "--shape qwen3-0.6b": "--shape tiny -r 1", "--shape llama-3.2-1b -p 512 -n 128": "--shape tiny -p 64 -n 8 -r 1", " --open": "", "curl.exe": "curl", "--device cuda": "--device cpu",
            "-p 2048": "-p 64", "-n 128": "-n 8", "-n 64": "-n 8", "-b 1,64": "-b 1,2", "-c 4096": "-c 256"}
@@ -25,8 +27,6 @@ SHORT = {"mlxcel generate --image FILE", "mlxcel generate", "mlxcel grammar"}  #
 FIRST = re.compile(r"(mlxcel|cat|echo|curl|sha256sum|make) ?\b")
 SCRIPT = re.compile(r"(?:python3 )?((?:bench|tests)/\S+\.py)\b")
 INLINE = re.compile(r"`((?:mlxcel|cat|make|sudo|tar|sha256sum|certutil|powershell|wsl|chcp|curl|git|python3|bench/\w+\.py|tests/\S+\.py) [^`\n]+)`")
-# Pages whose examples belong together and have a suite of their own.
-OWN = {"docs/scale.md": "tests/scale/test_page.py"}
 # What other tests run, with a word of theirs.
 ELSEWHERE = {
     "tar xf FILE && mlxcel-*/mlxcel run": ("tests/release/test_first.py", "tar.extractall"),
@@ -88,9 +88,9 @@ def local_form(page, command, port=0):
 def strangers():
     """Examples that nothing runs: those of pages and of kinds that nobody has put into the tables above."""
     for page in ["README.md", *guide()]:
-        if page in OWN:
-            if page not in read(OWN[page]) or OWN[page] not in read("tests/suites.list"):
-                yield f"{page}: {OWN[page]} does not read it, or is no suite"
+        if page in OTHERS:
+            if f'"{page}"' not in read(OTHERS[page]) or OTHERS[page] not in read("tests/suites.list"):
+                yield f"{page}: {OTHERS[page]} does not read it, or no suite runs that"
             continue
         if page not in PAGES:
             yield f"{page} is a page of the guide, and its examples are not run"

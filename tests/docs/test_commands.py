@@ -21,7 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 for folder in ("tests", "tests/cli", "tests/docs", "tests/hub", "tests/server"):
     sys.path.insert(0, os.path.join(ROOT, folder))
 import crafted  # noqa: E402
-from counting import HANG, check, finish, skip  # noqa: E402
+from counting import HANG, check, finish, parts, skip  # noqa: E402
 from examples import ELSEWHERE, FIRST, OF_WINDOWS, PAGES, SCRIPT, examples, files, local_form, strangers  # noqa: E402
 from fakehub import Hub  # noqa: E402
 from harness import free_port  # noqa: E402
@@ -34,7 +34,7 @@ GIVEN = {"notes.txt": "A dog had a kite.\nThe kite was red.\n" * 4,
          "schema.json": json.dumps(SCHEMA), "answer.json": '{"kind": "dog"}', "rules.gbnf": 'root ::= [a-z]+ " " [0-9] [0-9]\n', "words": "kite 42", "edits.toml": '[[edit]]\nop = "scale"\npattern = "*.layers.0.mlp.*"\nfactor = 0.9\n',
          "mlxcel.tar.gz": "an archive", "SHA256SUMS": hashlib.sha256(b"an archive").hexdigest() + "  mlxcel.tar.gz\n" + "0" * 64 + "  missing.zip\n"}
 # These say nothing, or write files.
-SILENT = re.compile(r"mlxcel (run( \S+)?|(rm|prune|import|stop|quantize|export|fuse|logits|synth|grammar) .*)$|mlxcel run (-m )?\S+( --adapter \S+)*$|.*mlxcel grammar")
+SILENT = re.compile(r"mlxcel (run( \S+)?|(rm|prune|import|stop|quantize|fuse|logits|synth|export|grammar) .*)$|mlxcel run (-m )?\S+( --adapter \S+)*$|.*mlxcel grammar")
 # A machine without a GPU refuses these by name; tests/cuda/test_split.py runs them.
 OF_GPU = re.compile(r"--(gpu-layers|cpu-experts)\b")
 
@@ -138,10 +138,7 @@ def check_all_are_run():
     check(not left_out, f"examples that nothing runs: {left_out}")
 
 
-def main():
-    program = os.path.abspath(sys.argv[1])
-    check_pictures(program)
-    check_all_are_run()
+def run_pages(program):
     hub = Hub()
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "made-up")
@@ -175,6 +172,11 @@ def main():
                 continue
             run_page(page, env, folder)
     hub.close()
+
+
+def main():
+    program = os.path.abspath(sys.argv[1])
+    parts((check_pictures, program), check_all_are_run, (run_pages, program))
     finish()
 
 

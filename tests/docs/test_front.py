@@ -14,7 +14,8 @@ from xml.etree import ElementTree
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 for folder in ("tests", "tests/docs"):
     sys.path.insert(0, os.path.join(ROOT, folder))
-from counting import check, finish  # noqa: E402
+from counting import check, finish, parts  # noqa: E402
+import seeds  # noqa: E402
 from examples import read  # noqa: E402
 
 
@@ -48,7 +49,9 @@ def check_what_is_missing():
 
 def check_pictures():
     """Each is there, and is what its name says."""
-    for alt, path in re.findall(r"!\[([^\]]*)\]\((\S+)\)", read("README.md")):
+    shown = re.findall(r"!\[([^\]]*)\]\((\S+)\)", read("README.md"))
+    check([path for _, path in shown] == [f"docs/pictures/{name}" for name in ("page.png", "terminal.svg", "speed.svg")], f"the page, the terminal and the speed are shown: {shown}")
+    for alt, path in shown:
         with open(os.path.join(ROOT, path), "rb") as f:
             data = f.read()
         if path.endswith(".png"):
@@ -103,6 +106,12 @@ def check_workflow():
     check(re.search(r"publish:\n.*?if: github\.ref_type == 'tag'", text, re.S), "without a tag nothing is published")
 
 
+def check_seeds():
+    """Every row of tests/people.md has a seed, and every seed still finds its place: so tests/docs/seeds.py can bring each fault back."""
+    wrong = list(seeds.rotten(seeds.rows(), seeds.seeds()))
+    check(not wrong, f"tests/docs/seeds.toml: {wrong}")
+
+
 def check_people():
     """Every row of tests/people.md names a test that is there and is called, in a suite that is run."""
     suites = read("tests/suites.list") + "".join(f"test_{name}.c\n" for name in read("tests/unit/sources.cmake").split())
@@ -116,8 +125,7 @@ def check_people():
 
 
 def main():
-    for part in (check_first_words, check_order, check_what_is_missing, check_pictures, check_index, check_tutorial, check_results, check_libraries, check_workflow, check_people):
-        part()
+    parts(check_first_words, check_order, check_what_is_missing, check_pictures, check_index, check_tutorial, check_results, check_libraries, check_workflow, check_people, check_seeds)
     finish()
 
 

@@ -23,7 +23,7 @@ import time
 from fakehub import Fault, File, Hub, Proxy, make_certificate, wait_for_journal
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from counting import HANG, check, finish, skip  # noqa: E402
+from counting import HANG, check, finish, parts, skip  # noqa: E402
 from terminal import read_all  # noqa: E402
 
 MODEL = "mlx-community/Qwen3-0.6B-4bit"
@@ -831,16 +831,16 @@ def main():
     parser.add_argument("--only")
     args = parser.parse_args()
     b = Bench(os.path.abspath(args.program))
-    parts = [test_journey, test_selection, test_variants, test_faults, test_refusals, test_token, test_names, test_short_names, test_search, test_copy, test_no_models, test_store, test_places, test_commands, test_hf_cache,
+    all_parts = [test_journey, test_selection, test_variants, test_faults, test_refusals, test_token, test_names, test_short_names, test_search, test_copy, test_no_models, test_store, test_places, test_commands, test_hf_cache,
              test_two,
              test_tls, test_proxy, test_terminal, test_kills]
     try:
-        for part in parts:
+        for part in all_parts:
             name = part.__name__[5:]
             if args.only and name not in args.only.split(","):
                 continue
             start = time.monotonic()
-            part(b, args.kills) if part is test_kills else part(b)
+            parts((part, b, args.kills) if part is test_kills else (part, b))
             print(f"  {name}: {time.monotonic() - start:.1f} s", flush=True)
     finally:
         b.close()

@@ -117,6 +117,8 @@ def check_apt(folder, out):
     check(r.stdout.count(f"Candidate: {VERSION}") == 2, f"apt finds the packages: {r.stdout} {r.stderr}")
     r = apt(place, repository, key, "apt-get", "download", "mlxcel")
     check(r.returncode == 0 and os.path.exists(f"{place}/mlxcel_{VERSION}_amd64.deb"), f"apt fetches one: {r.stderr}")
+    if not check(os.path.exists(f"{repository}/dists/stable/InRelease"), "the repository has its list signed in one file"):
+        return
     with open(f"{repository}/dists/stable/InRelease", "r+", encoding="utf-8") as f:
         text = f.read().replace("Origin: mlxcel", "Origin: others")
         f.seek(0)
@@ -147,11 +149,12 @@ def check_upload(folder, dist, out):
     check(r.returncode == 0, f"upload.sh: {r.stdout} {r.stderr}")
     with open(log, encoding="utf-8") as f:
         calls = f.read().splitlines()
-    released = next(c for c in calls if c.startswith("gh release create")).split()
+    released = next((c for c in calls if c.startswith("gh release create")), "").split()
     check(f"v{VERSION}" in released and {os.path.basename(w) for w in released if w.startswith(dist + "/")} == set(os.listdir(dist)), f"the release has every file: {released}")
     check([c for c in calls if c.startswith("twine")] == [f"twine upload --non-interactive {dist}/mlxcel-{VERSION}-py3-none-win_amd64.whl"], f"the Python package: {calls}")
     images = [c for c in calls if c.startswith("docker")]
-    check(sum("docker build" in c and f"TARGETARCH={a}" in c and f"linux/{a}" in c for c in images for a in ("amd64", "arm64")) == 2 and sum("manifest push" in c for c in images) == 2, f"the container: {images}")
+    check(sum("docker build" in c and f"TARGETARCH={a}" in c and f"linux/{a}" in c for c in images for a in ("amd64", "arm64")) == 2 and sum("manifest push" in c for c in images) == 2
+          and sum(c == f"docker push registry.invalid/mlxcel:{VERSION}-{a}" for c in images for a in ("amd64", "arm64")) == 2, f"the container: {images}")
     listed = run("git", "--git-dir", remote, "ls-tree", "-r", "--name-only", "packages").stdout.split()
     check({"bucket/mlxcel.json", "Formula/mlxcel.rb", "winget/mlxcel.mlxcel.yaml"} <= set(listed), f"bucket and tap are pushed: {listed}")
     with open(f"{out}/packages/bucket/mlxcel.json", "a", encoding="utf-8") as f:

@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from counting import HANG, check, finish, skip  # noqa: E402,F401 (for the tests that import this)
+from counting import HANG, check, finish, parts, skip  # noqa: E402,F401 (for the tests that import this)
 
 
 SLOW = ("--cpu", "ref", "--threads", "1")  # a server that is busy for seconds on any machine, so that no test depends on its speed

@@ -326,11 +326,10 @@ def check_slow(program, is_long):
 
 def main():
     program, is_long = sys.argv[1], len(sys.argv) > 2
-    slow = threading.Thread(target=check_slow, args=(program, is_long))  # waits for most of its time
+    slow = threading.Thread(target=harness.parts, args=((check_slow, program, is_long),))  # waits for most of its time
     slow.start()
-    for part in (check_loading, check_end_while_loading, check_ping, check_deadline, check_small_cache, check_many_choices, check_drain, check_kill, check_open, check_addresses, check_without_streams, check_nohup,
-                 check_log):
-        part(program)
+    harness.parts(*((part, program) for part in (check_loading, check_end_while_loading, check_ping, check_deadline, check_small_cache, check_many_choices, check_drain, check_kill, check_open, check_addresses,
+                                                 check_without_streams, check_nohup, check_log)))
     slow.join()
     harness.finish()
 

@@ -19,7 +19,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 import crafted  # noqa: E402
-from harness import HANG, SLOW, Server, check, finish  # noqa: E402
+from harness import HANG, SLOW, Server, check, finish, parts  # noqa: E402
 
 PROGRAM = sys.argv[1]
 WORDS = {"alpha": "one two three", "beta": "four five six", "gamma": "seven eight nine"}
@@ -286,17 +286,8 @@ def refused(models):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         models = make(folder)
-        names(models)
-        by_hand(models)
-        commands(models)
-        under_a_budget(models)
-        many_connections(models)
-        under_a_budget_of_memory(models)
-        one_that_fails(folder, models)
-        idle_ones_go(models)
-        waiting(models)
-        the_store(folder, models)
-        refused(models)
+        parts((names, models), (by_hand, models), (commands, models), (under_a_budget, models), (many_connections, models), (under_a_budget_of_memory, models), (one_that_fails, folder, models),
+              (idle_ones_go, models), (waiting, models), (the_store, folder, models), (refused, models))
     finish()
 
 

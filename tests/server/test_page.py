@@ -8,8 +8,8 @@ import os
 import sys
 
 import harness
-from chatpage import ENDLESS, SCREENS, WRITING, answers, ask, browser, fresh_page, idle, look, open_page, sent, titles
-from harness import SLOW, Server, check, free_port
+from chatpage import CONTRAST, ENDLESS, SCREENS, WRITING, answers, ask, browser, fresh_page, idle, look, open_page, sent, titles
+from harness import SLOW, Server, check, free_port, parts
 
 NASTY = """# Title <b>x</b>
 
@@ -118,6 +118,8 @@ def check_whole(b, url, size, theme, picture):
     b.run(f'for (let i = 0; i < 3 && settings.theme !== "{theme}"; i++) document.getElementById("theme").click()')
     check_talk(b, lambda name: picture(f"{name}-{size[0]}-{theme}"))
     check(b.run("document.documentElement.scrollWidth") <= size[0] and b.run("innerWidth") == size[0], f"{size[0]} pixels, {theme}: nothing is wider")
+    low = b.run(CONTRAST)
+    check(not low, f"{size[0]} pixels, {theme}: hard to read: {low}")
     check_roles(b)
     check_sent(b)
     check_kept(b, url)
@@ -127,6 +129,13 @@ def check_whole(b, url, size, theme, picture):
 
 def done(b):
     b.run('document.querySelector("#dialog button[value=ok]").click()')
+
+
+def give_up(b):
+    """Escape in the settings, and back when the page has taken note of it: that comes a little after the dialog is gone."""
+    b.run('noted = false; document.getElementById("dialog").addEventListener("close", () => { noted = true; }, {once: true})')
+    b.key("Escape")
+    return b.wait("noted && !document.getElementById('dialog').open")
 
 
 def check_looks(b, picture):
@@ -143,8 +152,7 @@ def check_looks(b, picture):
     b.run('(() => { const r = document.querySelector("[data-for=s-top_p]"); r.value = "0.5"; r.oninput(); })()')
     check(b.run('document.getElementById("s-top_p").value') == "0.5", "sliders move their numbers")
     b.run('document.getElementById("s-system").value = "Be brief."; document.getElementById("s-temperature").value = "0.3"')
-    b.key("Escape")
-    check(b.wait('!document.getElementById("dialog").open') and b.run("[settings.system, settings.temperature, settings.top_p]") == ["", "", ""], "Escape takes no settings")
+    check(give_up(b) and b.run("[settings.system, settings.temperature, settings.top_p]") == ["", "", ""], "Escape takes no settings")
     b.run('document.getElementById("settings").click()')
     check(b.run('document.getElementById("s-system").value') == "", "and the next look shows none")
     b.run('document.getElementById("s-system").value = "Be brief."; document.getElementById("s-temperature").value = "0.3"; document.getElementById("s-top_p").value = "0.5"')
@@ -156,6 +164,8 @@ def check_looks(b, picture):
     b.run('document.getElementById("settings").click(); document.getElementById("s-temperature").value = ""')
     done(b)
     check(b.wait('settings.temperature === ""') and "temperature" not in json.loads(b.run("requestBody(current)")), "what is emptied again is the server's")
+    b.run('document.getElementById("settings").click(); document.getElementById("s-system").value = "Be long."')
+    check(give_up(b) and b.run("settings.system") == "Be brief.", "Escape takes none either when settings were taken before")
     b.screen(390, 844, mobile=True)
     check(b.run("document.documentElement.scrollWidth <= 390"), "nothing is wider than a phone")
     picture("phone")
@@ -201,8 +211,7 @@ def check_defaults(program, b):
         own = json.loads(s.request("/v1/models")[2])["data"][0]["meta"]["sampling"]
         check(got == [["", "0.35"], ["", str(own["top_p"])]], f"the server's settings are shown: {got} {own}")
         check(b.run('document.querySelector("[data-for=s-temperature]").value') == "0.35", "the slider stands there")
-        b.key("Escape")
-        check(b.wait('!document.getElementById("dialog").open') and "temperature" not in json.loads(b.run("requestBody(current)")), "a look at the settings changes none")
+        check(give_up(b) and "temperature" not in json.loads(b.run("requestBody(current)")), "a look at the settings changes none")
 
 
 def check_tabs(program, b):
@@ -341,15 +350,14 @@ def main():
             b.call("Page.navigate", url=s.url)
             check(b.wait('document.getElementById("model")?.textContent === "built-in"'), "the model's name")
             picture("empty")
-            check_markdown(b, picture)
+            parts((check_markdown, b, picture))
             for size in SCREENS:
                 for theme in ("light", "dark"):
-                    check_whole(b, s.url, size, theme, picture)
-            check_looks(b, picture)
+                    parts((check_whole, b, s.url, size, theme, picture))
+            parts((check_looks, b, picture))
             asked = {e["params"]["request"]["url"] for e in b.events if e["method"] == "Network.requestWillBeSent"}
             check(all(u.startswith((s.url, "data:")) for u in asked), f"requests elsewhere: {asked}")
-        for part in (check_stop_button, check_defaults, check_tabs, check_apart, check_cut, check_fingers, check_dot):
-            part(sys.argv[1], b)
+        parts(*((part, sys.argv[1], b) for part in (check_stop_button, check_defaults, check_tabs, check_apart, check_cut, check_fingers, check_dot)))
         errors = [e["params"] for e in b.events if e["method"] == "Runtime.exceptionThrown"]
         check(not errors, f"errors in the page: {errors}")
     harness.finish()

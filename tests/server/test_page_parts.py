@@ -35,12 +35,12 @@ def check_models(program, b, picture, folder):
         crafted.make(os.path.join(folder, name), [crafted.GO, word, crafted.END])
     with Server(program, "-m", os.path.join(folder, "alpha"), "-m", os.path.join(folder, "beta")) as s:
         fresh_page(b, s.url)
-        check(b.run('[...document.getElementById("pick").options].map(o => o.value)') == ["alpha", "beta"], "both models are offered")
+        check(b.run('[...document.getElementById("pick").options].map(o => o.value)') == ["alpha", "beta"] and b.run('document.getElementById("pick").checkVisibility()'), "both models are offered")
         ask(b, "hello")
-        check(idle(b) and answers(b) == ["one"] and sent(b)[-1]["model"] == "alpha", f"the first one answers: {answers(b)}")
+        check(idle(b) and answers(b) == ["one"] and sent(b)[-1].get("model") == "alpha", f"the first one answers: {answers(b)}")
         b.run('(() => { const p = document.getElementById("pick"); p.value = "beta"; p.onchange(); })()')
         ask(b, "hello")
-        check(idle(b) and answers(b) == ["one", "four"] and sent(b)[-1]["model"] == "beta", f"then the other one: {answers(b)}")
+        check(idle(b) and answers(b) == ["one", "four"] and sent(b)[-1].get("model") == "beta", f"then the other one: {answers(b)}")
         press(b, "New conversation")
         check(b.run('document.getElementById("pick").value') == "beta", "a new conversation takes the last choice")
         b.run('(() => { const p = document.getElementById("pick"); p.value = "alpha"; p.onchange(); openChat(chats[0]); })()')
@@ -118,9 +118,16 @@ def check_list(program, b, picture, folder):
         check_files(b, folder)
 
 
-def give_files(b, box, *paths):
-    node = b.call("Runtime.evaluate", expression=f'document.getElementById("{box}")')["result"]["objectId"]
-    b.call("DOM.setFileInputFiles", files=list(paths), objectId=node)
+def give_files(b, button, *paths):
+    """As a person does it: the button makes the browser ask for files."""
+    b.call("Page.setInterceptFileChooserDialog", enabled=True)
+    n_before, end = len(b.events), time.monotonic() + harness.HANG
+    b.call("Runtime.evaluate", expression=f'document.getElementById("{button}").click()', userGesture=True)
+    while not (asked := [e for e in b.events[n_before:] if e["method"] == "Page.fileChooserOpened"]) and time.monotonic() < end:
+        b.run("0")
+        time.sleep(0.05)
+    if check(asked, f"the button {button} asks for files"):
+        b.call("DOM.setFileInputFiles", files=list(paths), backendNodeId=asked[-1]["params"]["backendNodeId"])
 
 
 def check_files(b, folder):
@@ -131,18 +138,20 @@ def check_files(b, folder):
     with open(path, encoding="utf-8") as f:
         data = json.load(f)
     check([c["title"] for c in data["conversations"]] == ["Fruit", "Apples are red"] and data["conversations"][0]["messages"][0]["content"] == "Pears are green", f"exported: {data}")
-    give_files(b, "import-file", path)
+    give_files(b, "import", path)
     check(b.wait('document.getElementById("rate").textContent.includes("2 were here already")') and len(titles(b)) == 2, "what is here already is not taken twice")
     b.run("window.confirm = () => true; for (const c of [...chats]) dropChat(c)")
     check(titles(b) == [], "all deleted")
-    give_files(b, "import-file", path)
+    give_files(b, "import", path)
     check(b.wait('document.querySelectorAll("#chats .open").length === 2') and titles(b) == ["Fruit", "Apples are red"], f"and brought back: {titles(b)}")
+    b.call("Page.reload")
+    check(b.wait('document.readyState === "complete" && document.querySelectorAll("#chats .open").length === 2') and titles(b) == ["Fruit", "Apples are red"], f"and kept: {titles(b)}")
     b.run("openChat(chats[0])")
     check(len(answers(b)) == 1, "with its messages")
     for text, words in (("no JSON", "no file that this page"), ('{"format": "mlxcel conversations", "version": 1, "conversations": [{"messages": [{"role": "pirate"}]}]}', "a message without a role")):
         with open(os.path.join(folder, "bad.json"), "w", encoding="utf-8") as f:
             f.write(text)
-        give_files(b, "import-file", os.path.join(folder, "bad.json"))
+        give_files(b, "import", os.path.join(folder, "bad.json"))
         check(b.wait(f'document.getElementById("rate").textContent.includes("{words}")') and len(titles(b)) == 2, f"a bad file: {b.run('document.getElementById(`rate`).textContent')}")
 
 
@@ -177,7 +186,7 @@ def check_attachments(program, b, picture, folder):
         chips = '[...document.querySelectorAll(".chip")].map(n => n.textContent)'
         with open(os.path.join(folder, "notes.md"), "w", encoding="utf-8") as f:
             f.write("A note with ``` in it.\n")
-        give_files(b, "file", os.path.join(folder, "notes.md"))
+        give_files(b, "attach", os.path.join(folder, "notes.md"))
         check(b.wait(chips + '.length === 1'), "a file by the button")
         bring(b, "more.txt", "text/plain", "zwölf Boxkämpfer".encode(), "drop")
         check(b.wait(chips + '.length === 2'), "a file that is dropped")
@@ -251,7 +260,7 @@ def check_own_settings(program, b, picture):
         idle(b)
         body = sent(b)[-1]
         check(body["messages"][0] == {"role": "system", "content": "Be long."}, f"its own system prompt: {body['messages']}")
-        check(body["response_format"] == {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}, f"the schema is sent: {body}")
+        check(body.get("response_format") == {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}, f"the schema is sent: {body}")
         said = b.run("current.messages.at(-1).content")
         check(json.loads(said)["kind"] in ("cat", "dog") and b.run('document.querySelector(".assistant pre code").textContent') == said.removesuffix("\n"), f"obeyed, and shown as code: {said}")
         b.run('document.getElementById("settings").click()')
@@ -332,13 +341,8 @@ def main():
         for domain in ("Page", "Runtime", "DOM"):
             b.call(f"{domain}.enable")
         b.call("Network.enable", maxPostDataSize=1 << 24)
-        check_models(program, b, picture, folder)
-        check_branches(program, b, picture)
-        check_list(program, b, picture, folder)
-        check_attachments(program, b, picture, folder)
-        check_seeing(program, b, data)
-        check_own_settings(program, b, picture)
-        check_tools(program, b, picture, folder)
+        harness.parts((check_models, program, b, picture, folder), (check_branches, program, b, picture), (check_list, program, b, picture, folder),
+                      (check_attachments, program, b, picture, folder), (check_seeing, program, b, data), (check_own_settings, program, b, picture), (check_tools, program, b, picture, folder))
         errors = [e["params"] for e in b.events if e["method"] == "Runtime.exceptionThrown"]
         check(not errors, f"errors in the page: {errors}")
     harness.finish()

@@ -250,7 +250,8 @@ static const float *cpu_view(struct backend *be, struct tensor t) {
 
 static void cpu_describe_backend(struct backend *be, struct sb *out) {
     struct cpu *c = (struct cpu *)be;
-    sb_fmt(out, "cpu (%s, %s kernels, %d threads)", os_cpu_name(), c->kern.isa, pool_threads(c->pool));
+    sb_fmt(out, "cpu (%s, %s kernels, %d thread%s)", os_cpu_name(), c->kern.isa, pool_threads(c->pool),
+           pool_threads(c->pool) == 1 ? "" : "s");
 }
 
 const struct backend_type cpu_backend = {
