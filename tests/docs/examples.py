@@ -14,7 +14,7 @@ PAGES = {"README.md": {}, "docs/cli.md": {"path/to/reranker": "reranker"}, "docs
                               "-m MODEL": "-m fixtures/llama", "=DIR": "=fixtures/mlx-lora", "adapter DIR": "adapter fixtures/mlx-lora", "=OTHER": "=fixtures/peft-plain", "path/to/other": "folder", "layers.3": "layers.1"},
          "docs/grammar.md": {"--schema schema.json < text": "--schema schema.json < answer.json", "--gbnf rules.gbnf -m MODEL < text": "--gbnf rules.gbnf -m folder < words", "--json < text": "--json < words"},
          "docs/slow-paths.md": {"bench -m MODEL": "bench -m folder -p 64 -n 8 -r 1", "MODEL": "folder", "NAME": "tiny"},
-         "docs/SPEED.md": {"bench --shape NAME": "bench --shape tiny -p 64 -n 8 -r 1", "NAME": "tiny", "BITS": "4", "BATCH": "2"},
+         "docs/SPEED.md": {"--shape NAME --image 1024x1024": "--shape gemma-3-4b/1 --image 224x224 -r 1", "bench --shape NAME": "bench --shape tiny -p 64 -n 8 -r 1", "NAME": "tiny", "BITS": "4", "BATCH": "2"},
          "docs/speculation.md": {"MODEL": "folder"}, "docs/images.md": {"MODEL": "seeing", "--out FILE": "--out logits.bin"}}
 # Files that a page shows, by the page and the language of the block: they are written down for the commands of the page.
 FILES = {("docs/adapters.md", "toml"): "edits.toml"}
