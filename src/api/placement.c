@@ -15,7 +15,7 @@
 
 #define GB 1e-9
 #define EASY_BYTES (UINT64_C(2) << 30) /* of a card whose free memory is enough for a small model and everything else */
-enum { PLAN_TOKENS = 4096, ROWS_LEAST = 256, BORROW_ROWS = 256, BORROW_PLACES = 4, SMALL_BYTES = 64 << 20, STEP_SHARE = 8 };
+enum { PLAN_TOKENS = 4096, ROWS_LEAST = 256, BORROW_ROWS = 512, BORROW_PLACES = 4, SMALL_BYTES = 64 << 20, STEP_SHARE = 8 };
 
 /* What is known while a plan is made. */
 struct planner {
