@@ -21,7 +21,11 @@ static int bind_buckets(struct loader *l, struct err *err) {
     int32_t n = 2 * s->context + 1;
     float *columns = arena_new(&l->scratch, float, n);
     for (int32_t i = 0; i < n; i++) columns[i] = (float)bucket_of(s, s->context - i);
-    return loader_constant(l, "buckets", columns, n, &loader_slot(l, ROLE_RELATIVE, -1)->w, err);
+    bool is_absent = l->is_absent;
+    l->is_absent = false; /* a rank without the first layer may have others */
+    int code = loader_constant(l, "buckets", columns, n, &loader_slot(l, ROLE_RELATIVE, -1)->w, err);
+    l->is_absent = is_absent;
+    return code;
 }
 
 static int read_embeddings(struct loader *l, float *out, struct err *err) {
