@@ -241,6 +241,12 @@ static void check_says(int32_t rank, const char *words) {
     FAIL_IF(!strstr(seats[rank].err.msg, words), "rank %d says: %s, expected: %s", rank, seats[rank].err.msg, words);
 }
 
+/* A rank that is slow to start may call when the first has given up. */
+static void check_says_or_late(int32_t rank, const char *words) {
+    bool is_late = seats[rank].code && strstr(seats[rank].err.msg, "rank 0 has not come within");
+    if (!is_late) check_says(rank, words);
+}
+
 static void a_failure_reaches_all_processes(void) {
     plan_joins(4);
     for (int32_t i = 0; i < 4; i++) joins[i].on_fail = keep_reason, joins[i].user = &lost[i];
@@ -258,12 +264,13 @@ static void a_failure_reaches_all_processes(void) {
 static void another_secret_is_turned_away(void) {
     plan_joins(3);
     joins[0].join_ms = 2000;
+    joins[2].join_ms = 5000;
     joins[1].secret = STR("a secret of another job");
     run_joins(3, NULL);
     check_says(1, "it has another job secret");
     check_says(0, "rank 1 of 3 has not come within 2 s; 127.0.0.1:");
     check_says(0, "was turned away: a process that calls itself rank 1 went away without proving the job secret");
-    check_says(2, "rank 1 of 3 has not come within 2 s");
+    check_says_or_late(2, "rank 1 of 3 has not come within 2 s");
 }
 
 static void a_missing_rank_is_named(void) {
@@ -285,8 +292,10 @@ static void other_facts_are_named(void) {
     static const struct comm_fact others[] = {{"the version", "1"}, {"the checkpoint", "b"}}, none[] = {{"the version", "1"}};
     plan_joins(3);
     joins[2].facts = others;
+    joins[1].join_ms = 5000;
     run_joins(3, NULL);
-    for (int32_t r = 0; r < 3; r++) check_says(r, "the checkpoint: rank 2 has b, and rank 0 has a");
+    for (int32_t r = 0; r < 3; r += 2) check_says(r, "the checkpoint: rank 2 has b, and rank 0 has a");
+    check_says_or_late(1, "the checkpoint: rank 2 has b, and rank 0 has a");
     plan_joins(2);
     joins[1].facts = none, joins[1].n_facts = 1;
     run_joins(2, NULL);
@@ -296,6 +305,7 @@ static void other_facts_are_named(void) {
 static void numbers_of_processes(void) {
     plan_joins(3);
     joins[1].rank = 2;
+    joins[1].join_ms = joins[2].join_ms = 5000;
     run_joins(3, NULL);
     check_says(0, "two processes came as rank 2");
     plan_joins(2);
