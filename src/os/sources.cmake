@@ -4,6 +4,7 @@ set(OS_SOURCES
   src/os/file_common.c
   src/os/random.c
   src/os/socket_common.c
+  src/os/tcp_common.c
   src/os/term_common.c
 )
 if(WIN32)

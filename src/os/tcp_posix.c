@@ -1,18 +1,8 @@
 /* Connections between ranks on POSIX systems. */
-#include "os/tcp.h"
+#include "os/tcp_system.h"
 
-#include "base/arena.h"
-#include "os/os_internal.h"
-
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <stdio.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -22,170 +12,64 @@ enum { SEND_FLAGS = MSG_NOSIGNAL };
 enum { SEND_FLAGS = 0 }; /* the program ignores SIGPIPE */
 #endif
 
-struct os_tcp {
-    int fd;
-};
+void os_tcp_begin(void) {}
 
-static socklen_t to_system(const struct os_tcp_address *a, struct sockaddr_storage *out) {
-    memset(out, 0, sizeof *out);
-    if (a->n == 4) {
-        struct sockaddr_in *v4 = (struct sockaddr_in *)out;
-        v4->sin_family = AF_INET;
-        v4->sin_port = htons((uint16_t)a->port);
-        memcpy(&v4->sin_addr, a->bytes, 4);
-        return sizeof *v4;
-    }
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons((uint16_t)a->port);
-    memcpy(&v6->sin6_addr, a->bytes, 16);
-    return sizeof *v6;
+int os_tcp_reason(void) {
+    return errno;
 }
 
-static void from_system(const struct sockaddr_storage *from, struct os_tcp_address *out) {
-    *out = (struct os_tcp_address){0};
-    out->n = os_socket_address(from->ss_family, from, out->bytes);
-    out->port = ntohs(((const struct sockaddr_in *)from)->sin_port); /* in the same place for both kinds */
+bool os_tcp_would_wait(int reason) {
+    return reason == EAGAIN || reason == EWOULDBLOCK || reason == EINTR;
 }
 
-int os_tcp_resolve(const char *host, int port, struct os_tcp_address *out, struct err *err) {
-    struct addrinfo *list = NULL, wanted = {.ai_socktype = SOCK_STREAM};
-    int code = getaddrinfo(host, NULL, &wanted, &list);
-    if (code) return err_set(err, ERR_ENOTFOUND, "%.200s has no address: %s", host, gai_strerror(code));
-    struct sockaddr_storage first = {0};
-    memcpy(&first, list->ai_addr, list->ai_addrlen < sizeof first ? list->ai_addrlen : sizeof first);
-    freeaddrinfo(list);
-    from_system(&first, out);
-    out->port = port;
-    return ERR_OK;
+bool os_tcp_is_under_way(int reason) {
+    return reason == EINPROGRESS || reason == EINTR;
 }
 
-const char *os_tcp_text(const struct os_tcp_address *a, char out[OS_TCP_TEXT]) {
-    char text[INET6_ADDRSTRLEN] = "";
-    inet_ntop(a->n == 4 ? AF_INET : AF_INET6, a->bytes, text, sizeof text);
-    snprintf(out, OS_TCP_TEXT, a->n == 4 ? "%s:%d" : "[%s]:%d", text, a->port);
-    return out;
+bool os_tcp_went_again(int reason) {
+    return reason == ECONNABORTED;
 }
 
-/* Takes the socket; one that cannot be set up is closed. */
-static int wrap(int fd, struct os_tcp **out, struct err *err) {
+int os_tcp_timed_out(void) {
+    return ETIMEDOUT;
+}
+
+bool os_tcp_set_up(os_socket fd) {
     int one = 1;
-    if (fcntl(fd, F_SETFL, O_NONBLOCK) || fcntl(fd, F_SETFD, FD_CLOEXEC)) {
-        int code = os_fail(err, errno, "set up", "a connection");
-        close(fd);
-        return code;
-    }
+    if (fcntl(fd, F_SETFL, O_NONBLOCK) || fcntl(fd, F_SETFD, FD_CLOEXEC)) return false;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* of a listener: nothing */
 #ifdef SO_NOSIGPIPE
     setsockopt(fd, SOL_SOCKET, SO_NOSIGPIPE, &one, sizeof one);
 #endif
-    *out = mem_alloc(sizeof **out);
-    (*out)->fd = fd;
-    return ERR_OK;
+    return true;
 }
 
-static int open_for(const struct os_tcp_address *a, struct os_tcp **out, struct err *err) {
-    int fd = socket(a->n == 4 ? AF_INET : AF_INET6, SOCK_STREAM, 0);
-    if (fd < 0) return os_fail(err, errno, "open", "a connection");
-    return wrap(fd, out, err);
-}
-
-int os_tcp_listen(const struct os_tcp_address *at, struct os_tcp **out, struct err *err) {
-    struct sockaddr_storage address;
-    socklen_t n = to_system(at, &address);
-    struct os_tcp *t;
-    char text[OS_TCP_TEXT];
+void os_tcp_use_again(os_socket fd) {
     int one = 1;
-    TRY(open_for(at, &t, err));
-    setsockopt(t->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(t->fd, (const struct sockaddr *)&address, n) || listen(t->fd, 128)) {
-        int code = os_fail(err, errno, "listen on", os_tcp_text(at, text));
-        os_tcp_close(t);
-        return code;
-    }
-    *out = t;
-    return ERR_OK;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
 }
 
-int os_tcp_accept(struct os_tcp *listener, int timeout_ms, struct os_tcp **out, struct err *err) {
-    *out = NULL;
-    os_tcp_wait(&(struct os_tcp_wish){.t = listener, .receives = true}, 1, timeout_ms);
-    int fd = accept(listener->fd, NULL, NULL);
-    if (fd >= 0) return wrap(fd, out, err);
-    bool is_none = errno == EAGAIN || errno == EWOULDBLOCK || errno == ECONNABORTED || errno == EINTR;
-    return is_none ? ERR_OK : os_fail(err, errno, "accept", "a connection");
-}
-
-/* The system's number of what became of it. */
-static int connected(const struct os_tcp *t, int timeout_ms) {
-    int reason = 0;
-    socklen_t n = sizeof reason;
-    struct pollfd p = {.fd = t->fd, .events = POLLOUT};
-    if (poll(&p, 1, timeout_ms) <= 0) return ETIMEDOUT;
-    return getsockopt(t->fd, SOL_SOCKET, SO_ERROR, &reason, &n) ? errno : reason;
-}
-
-int os_tcp_connect(const struct os_tcp_address *to, int timeout_ms, struct os_tcp **out, struct err *err) {
-    struct sockaddr_storage address;
-    socklen_t n = to_system(to, &address);
-    struct os_tcp *t;
-    char text[OS_TCP_TEXT];
-    TRY(open_for(to, &t, err));
-    int reason = connect(t->fd, (const struct sockaddr *)&address, n) ? errno : 0;
-    if (reason == EINPROGRESS || reason == EINTR) reason = connected(t, timeout_ms);
-    if (reason) {
-        os_tcp_close(t);
-        return os_fail(err, reason, "connect to", os_tcp_text(to, text));
-    }
-    *out = t;
-    return ERR_OK;
-}
-
-void os_tcp_own_address(const struct os_tcp *t, struct os_tcp_address *out) {
-    struct sockaddr_storage address = {0};
-    socklen_t n = sizeof address;
-    getsockname(t->fd, (struct sockaddr *)&address, &n);
-    from_system(&address, out);
-}
-
-void os_tcp_peer_address(const struct os_tcp *t, struct os_tcp_address *out) {
-    struct sockaddr_storage address = {0};
-    socklen_t n = sizeof address;
-    getpeername(t->fd, (struct sockaddr *)&address, &n);
-    from_system(&address, out);
-}
-
-static bool would_wait(int reason) {
-    return reason == EAGAIN || reason == EWOULDBLOCK || reason == EINTR;
+int os_tcp_poll(struct pollfd *p, int n, int timeout_ms) {
+    return poll(p, (nfds_t)n, timeout_ms);
 }
 
 int64_t os_tcp_send(struct os_tcp *t, const struct os_tcp_piece pieces[2]) {
     struct iovec parts[2] = {{(void *)(uintptr_t)pieces[0].p, pieces[0].n}, {(void *)(uintptr_t)pieces[1].p, pieces[1].n}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
     ssize_t n = sendmsg(t->fd, &message, SEND_FLAGS);
-    return n >= 0 ? n : would_wait(errno) ? 0 : -1;
+    return n >= 0 ? n : os_tcp_would_wait(errno) ? 0 : -1;
 }
 
 int64_t os_tcp_receive(struct os_tcp *t, void *data, size_t n) {
     ssize_t got = recv(t->fd, data, n, 0);
     if (got > 0) return got;
-    return got < 0 && would_wait(errno) ? 0 : -1;
-}
-
-void os_tcp_wait(const struct os_tcp_wish *wishes, int n, int timeout_ms) {
-    struct pollfd p[OS_TCP_WISHES_MAX];
-    for (int i = 0; i < n; i++)
-        p[i] =
-            (struct pollfd){.fd = wishes[i].t->fd, .events = (short)((wishes[i].sends ? POLLOUT : 0) | (wishes[i].receives ? POLLIN : 0))};
-    poll(p, (nfds_t)n, timeout_ms);
+    return got < 0 && os_tcp_would_wait(errno) ? 0 : -1;
 }
 
 void os_tcp_finish(struct os_tcp *t) {
     shutdown(t->fd, SHUT_WR);
 }
 
-void os_tcp_close(struct os_tcp *t) {
-    if (!t) return;
-    close(t->fd);
-    mem_free(t);
+void os_tcp_close_socket(os_socket fd) {
+    close(fd);
 }
