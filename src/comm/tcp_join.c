@@ -207,6 +207,20 @@ static int accept_data(struct joining *j, struct err *err) {
     return ERR_OK;
 }
 
+/* The job has failed. Ranks that are still to call would wait for nobody, so they get a seat for a while, to be told why. */
+static void seat_late(struct joining *j) {
+    uint64_t until = sooner(j, PATIENCE_MS);
+    while (missing(j, USE_CONTROL) && os_clock_ns() < until) {
+        struct os_tcp *t;
+        struct tcp_caller caller;
+        struct err unread;
+        if (answer_one(j, &t, &caller, &unread)) return;
+        bool fits = t && caller.use == USE_CONTROL && caller.rank > 0 && caller.rank < j->o->size && !j->watch->peers[caller.rank].link;
+        if (fits) j->watch->peers[caller.rank].link = t;
+        else os_tcp_close(t);
+    }
+}
+
 static void tell_seated(struct joining *j, const struct err *reason) {
     unsigned char text[ERR_MESSAGE_BYTES + 8];
     size_t n = tcp_message_write_reason(reason, text, sizeof text);
@@ -225,6 +239,7 @@ static void tell_seated(struct joining *j, const struct err *reason) {
 static int join_first(struct joining *j, struct err *err) {
     TRY(listen_first(j, err));
     int code = seat_all(j, err);
+    if (code) seat_late(j);
     for (int32_t r = 1; r < j->o->size && !code; r++)
         code = tcp_message_send(j->watch->peers[r].link, MSG_START, j->seats, (size_t)j->o->size * sizeof *j->seats, j->until_ns, err);
     if (!code) code = accept_data(j, err);

@@ -241,7 +241,7 @@ static void check_says(int32_t rank, const char *words) {
     FAIL_IF(!strstr(seats[rank].err.msg, words), "rank %d says: %s, expected: %s", rank, seats[rank].err.msg, words);
 }
 
-/* A rank that is slow to start may call when the first has given up. */
+/* A rank that is very slow to start may call when the first has given up. */
 static void check_says_or_late(int32_t rank, const char *words) {
     bool is_late = seats[rank].code && strstr(seats[rank].err.msg, "rank 0 has not come within");
     if (!is_late) check_says(rank, words);
@@ -300,6 +300,23 @@ static void other_facts_are_named(void) {
     joins[1].facts = none, joins[1].n_facts = 1;
     run_joins(2, NULL);
     for (int32_t r = 0; r < 2; r++) check_says(r, "rank 1 says nothing of the checkpoint");
+}
+
+/* The first rank has found a misfit; one that calls later is told so, and does not wait for nobody. */
+static void who_calls_late_is_told(void) {
+    static const struct comm_fact others[] = {{"the version", "1"}, {"the checkpoint", "b"}};
+    struct err err;
+    plan_joins(3);
+    joins[1].facts = others;
+    joined_fn = NULL;
+    log_set_level(LOG_ERROR);
+    for (int32_t i = 0; i < 3; i++) {
+        CHECK_OK(os_thread_start(&seats[i].thread, join_and_run, &seats[i], "rank", &err), err);
+        if (i == 1) os_sleep_ms(300);
+    }
+    for (int32_t i = 0; i < 3; i++) os_thread_join(seats[i].thread);
+    log_set_level(LOG_INFO);
+    for (int32_t i = 0; i < 3; i++) check_says(i, "the checkpoint: rank 1 has b, and rank 0 has a");
 }
 
 static void numbers_of_processes(void) {
@@ -374,6 +391,7 @@ static const struct unit_case cases[] = {{"sums_are_in_rank_order", sums_are_in_
                                          {"another_secret_is_turned_away", another_secret_is_turned_away},
                                          {"a_missing_rank_is_named", a_missing_rank_is_named},
                                          {"other_facts_are_named", other_facts_are_named},
+                                         {"who_calls_late_is_told", who_calls_late_is_told},
                                          {"numbers_of_processes", numbers_of_processes},
                                          {"public_addresses_are_refused", public_addresses_are_refused},
                                          {"strangers_change_nothing", strangers_change_nothing},
