@@ -15,7 +15,7 @@
 
 #define GB 1e-9
 #define EASY_BYTES (UINT64_C(2) << 30) /* of a card whose free memory is enough for a small model and everything else */
-enum { PLAN_TOKENS = 4096, ROWS_LEAST = 256, BORROW_ROWS = 512, BORROW_PLACES = 4, SMALL_BYTES = 64 << 20, STEP_SHARE = 8 };
+enum { PLAN_TOKENS = 4096, ROWS_LEAST = 256, SMALL_BYTES = 64 << 20, STEP_SHARE = 8 };
 
 /* What is known while a plan is made. */
 struct planner {
@@ -80,10 +80,9 @@ static uint64_t cache_bytes(const struct planner *p, int32_t first) {
     return bytes;
 }
 
-/* Prompt rows of a step from which on the GPU copies the CPU's weights: few rows are not worth the copy. The exact kernels are the CPU's. */
+/* The exact kernels are the CPU's: nothing is borrowed for them. */
 static int32_t borrow_rows(const struct session_options *o) {
-    bool is_exact = o->precision == SESSION_EXACT || o->precision == SESSION_F32;
-    return is_exact || o->stream_rows < 0 ? 0 : o->stream_rows > 0 ? o->stream_rows : BORROW_ROWS;
+    return o->precision == SESSION_EXACT || o->precision == SESSION_F32 ? 0 : o->stream_rows;
 }
 
 static void count(const struct planner *p, int32_t first, int32_t experts_from, struct placement *out) {
@@ -91,7 +90,7 @@ static void count(const struct planner *p, int32_t first, int32_t experts_from, 
     out->plan =
         (struct split_plan){p->model.spec.n_layers, first, experts_from > first ? experts_from : first, borrow_rows(&p->s->options)};
     out->is_split = first > 0 || out->plan.experts_from > first;
-    out->borrowed = out->is_split && out->plan.borrow_rows ? BORROW_PLACES * t->largest : 0;
+    out->borrowed = out->is_split && out->plan.borrow_rows ? t->borrowed : 0;
     out->n_experts_moved = 0;
     out->weights[SIDE_CARD] = t->behind + t->ends + t->all + (out->is_split ? 0 : t->before);
     out->weights[SIDE_HOST] = out->is_split ? t->before + t->all + (first > 0 ? t->ends : 0) : 0;

@@ -56,7 +56,7 @@ struct session_options {
     struct session_layers cpu_experts; /* the experts of the first n layers that have some run on the CPU; usual: as few as fit, or with
                                         * a number of gpu_layers none */
     uint64_t gpu_memory;               /* bytes of the GPU that may be taken; 0: what is free */
-    int32_t stream_rows; /* prompt rows of a step from which on the GPU copies the CPU's weights and multiplies; 0: usual, -1: never */
+    int32_t stream_rows;               /* prompt rows of a step from which on the GPU copies the CPU's weights and multiplies; 0: never */
     struct xla_options xla;
     enum session_precision precision;
     int32_t n_threads; /* 0: one per core */

@@ -250,6 +250,8 @@ struct backend_type {
      * borrows nothing. */
     int (*weight_borrow)(struct backend *be, const struct weight_source *source, const struct weight_lent *lent, struct weight *out,
                          struct err *err);
+    /* What it sets aside at most of the device's memory when it borrows weights like this one, however many they are. */
+    size_t (*borrow_bytes)(const struct backend *be, const struct weight_source *source);
     /* Bytes of a cached number of this class, as kv_open will store it. Absent: a float's. */
     int32_t (*kv_number_bytes)(const struct backend *be, const struct kv_class *k);
     /* Bytes that kv_open takes beside the cache, for each position of a cached head. Absent: none. */

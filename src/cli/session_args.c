@@ -114,8 +114,7 @@ int args_placement(const struct args *args, struct session_options *out, struct 
     TRY(layers_arg(args, OPT_GPU_LAYERS, &out->gpu_layers, err));
     TRY(layers_arg(args, OPT_CPU_EXPERTS, &out->cpu_experts, err));
     out->gpu_memory = (uint64_t)args_int(args, OPT_GPU_MEMORY);
-    if (args_has(args, OPT_STREAM_PROMPTS))
-        out->stream_rows = args_int(args, OPT_STREAM_PROMPTS) ? (int32_t)args_int(args, OPT_STREAM_PROMPTS) : -1;
+    if (args_has(args, OPT_STREAM_PROMPTS)) out->stream_rows = (int32_t)args_int(args, OPT_STREAM_PROMPTS);
     return ERR_OK;
 }
 

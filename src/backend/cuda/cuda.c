@@ -28,6 +28,7 @@ const struct backend_type cuda_backend = {
     .weight_release = cuda_weight_release,
     .weight_bytes = cuda_weight_bytes,
     .weight_borrow = cuda_weight_borrow,
+    .borrow_bytes = cuda_borrow_bytes,
     .kv_number_bytes = cuda_kv_number_bytes,
     .kv_aside_bytes = cuda_kv_aside_bytes,
     .kv_open = cuda_kv_open,

@@ -20,12 +20,13 @@ static uint64_t *counter_of(struct tally *t, const struct weight_source *s) {
 
 static int tally_bind(struct backend *be, const struct weight_source *s, struct weight *out, struct err *err) {
     struct tally *t = &((struct tally_backend *)be)->tally;
-    uint64_t bytes = bytes_of(((struct tally_backend *)be)->card, s);
+    const struct backend *card = ((struct tally_backend *)be)->card;
+    uint64_t bytes = bytes_of(card, s);
     if (s->reader >= t->n_layers) return err_set(err, ERR_EINTERNAL, "%s is of a layer that is not there", s->name);
     *out = (struct weight){.name = s->name, .format = s->format, .n_experts = s->n_experts, .out = s->out, .in = s->in, .bytes = bytes};
     *counter_of(t, s) += bytes;
-    uint64_t copied = s->format.mode == QUANT_AFFINE ? bytes : 2 * bytes; /* other codes have a second form on the card */
-    if (s->reader >= 0 && !s->is_vector && copied > t->largest) t->largest = copied;
+    uint64_t borrowed = card->type->borrow_bytes && s->reader >= 0 ? card->type->borrow_bytes(card, s) : 0;
+    if (borrowed > t->borrowed) t->borrowed = borrowed;
     return ERR_OK;
 }
 

@@ -11,7 +11,7 @@ struct tally {
     int32_t n_layers;
     uint64_t *layers, *experts;         /* [n_layers] a layer without its experts, its experts */
     uint64_t before, behind, ends, all; /* as enum weight_reader has them; vectors of no layer are in `all` */
-    uint64_t largest;                   /* what a place must hold into which any matrix of a layer is copied */
+    uint64_t borrowed;                  /* what the card sets aside where it borrows matrices of layers */
 };
 
 /* Counted as `card` would keep them. */

@@ -5,11 +5,7 @@
  * of 16 rows are as large as our tiles where scales are bf16, and become tiles where they lie. */
 #include "backend/cuda/context/context.h"
 
-enum { ALIGNED = 256 }; /* also behind a weight: kernels read whole pieces */
-
-static size_t align_up(size_t n) {
-    return (n + ALIGNED - 1) / ALIGNED * ALIGNED;
-}
+enum { SPARE = 256 }; /* behind a weight: kernels read whole pieces */
 
 /* ---- binding ------------------------------------------------------------------------------------------------------ */
 
@@ -48,15 +44,30 @@ static void describe_rows(struct cuda_borrowed *b, const struct weight_source *s
     b->rows_args.out = b->n_rows;
 }
 
+static size_t tiles_bytes(const struct weight_source *s) {
+    return (size_t)cuda_tile_bytes(&s->format, s->in) * ceil_div(s->n_experts * s->out, TILE_ROWS);
+}
+
 static bool describe(struct cuda_borrowed *b, const struct cuda_stored *s, const struct weight_lent *lent) {
     int64_t n_rows = s->given->n_experts * s->given->out;
-    size_t tiles = (size_t)cuda_tile_bytes(&s->source.format, s->given->in) * ceil_div(n_rows, TILE_ROWS);
+    size_t tiles = tiles_bytes(&s->source);
     *b = (struct cuda_borrowed){.data = lent->data, .bytes = lent->bytes, .n_rows = n_rows};
     bool is_known = lent->panels ? takes_panels(s->given, lent) && describe_panels(b, s->given, lent) : takes_rows(s, lent);
     if (is_known && !lent->panels) describe_rows(b, &s->source, lent);
-    b->tiles_at = b->panels && tiles == lent->bytes ? 0 : align_up(lent->bytes);
-    b->place_bytes = b->tiles_at + align_up(tiles) + ALIGNED;
+    b->tiles_at = b->panels && tiles == lent->bytes ? 0 : align256(lent->bytes);
+    b->place_bytes = b->tiles_at + align256(tiles) + SPARE;
     return is_known;
+}
+
+/* Where it is not known yet how the host keeps it: of scales of bf16 tiles alone, else what the host has, too. */
+size_t cuda_borrow_bytes(const struct backend *be, const struct weight_source *source) {
+    const struct cuda *c = (const struct cuda *)be;
+    struct cuda_stored s;
+    cuda_store_as(c, source, &s);
+    if (!cuda_tiles(c, &s.source)) return 0;
+    size_t tiles = align256(tiles_bytes(&s.source)) + SPARE;
+    bool in_place = source->format.mode == QUANT_AFFINE && source->format.dtype == DT_BF16;
+    return BORROW_PLACES * (in_place ? tiles : 3 * tiles);
 }
 
 static int open_places(struct cuda *c, struct err *err) {
@@ -120,7 +131,7 @@ void cuda_weight_release(struct backend *be, struct weight *weight) {
 /* ---- copying ------------------------------------------------------------------------------------------------------ */
 
 CUdeviceptr cuda_loan_place(const struct cuda *c, int32_t place) {
-    return c->places.memory + (size_t)place * (c->places.bytes / BORROW_PLACES / ALIGNED * ALIGNED);
+    return c->places.memory + (size_t)place * (c->places.bytes / BORROW_PLACES);
 }
 
 int cuda_loan_begin(struct cuda *c, const struct cuda_loan *loan, struct err *err) {

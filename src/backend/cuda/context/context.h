@@ -204,6 +204,10 @@ struct cuda {
 
 enum { BOUNCE_BYTES = 8 << 20 }; /* each of two halves */
 
+static inline size_t align256(size_t n) {
+    return (n + 255) / 256 * 256;
+}
+
 static inline unsigned int ceil_div(int64_t a, int64_t b) {
     return (unsigned int)((a + b - 1) / b);
 }
@@ -270,6 +274,7 @@ struct cuda_borrowed {
 int cuda_weight_borrow(struct backend *be, const struct weight_source *source, const struct weight_lent *lent, struct weight *out,
                        struct err *err);
 void cuda_weight_release(struct backend *be, struct weight *w);
+size_t cuda_borrow_bytes(const struct backend *be, const struct weight_source *source);
 /* The copy to a place, which launches from now on may use; none of the launches until now uses it any more. */
 int cuda_loan_begin(struct cuda *c, const struct cuda_loan *loan, struct err *err);
 int cuda_loan_end(struct cuda *c, const struct cuda_loan *loan, struct err *err);

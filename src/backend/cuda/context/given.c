@@ -2,10 +2,6 @@
  * pictures have any. */
 #include "backend/cuda/context/context.h"
 
-static size_t align256(size_t n) {
-    return (n + 255) / 256 * 256;
-}
-
 int cuda_given_open(struct cuda *c, struct err *err) {
     const struct oplist *l = &c->base.list;
     size_t used = 0;

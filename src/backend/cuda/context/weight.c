@@ -3,10 +3,6 @@
 
 #include "tensor/quant.h"
 
-static size_t align256(size_t n) {
-    return (n + 255) / 256 * 256;
-}
-
 /* Rows that lie one behind the other, in place to rows of `stride` bytes with zeros behind them: the last one first. */
 static void spread_rows(unsigned char *data, int64_t n, size_t dense, size_t stride) {
     for (size_t r = (size_t)n; r-- > 0;) {
