@@ -33,7 +33,7 @@ int os_tcp_resolve(const char *host, int port, struct os_tcp_address *out, struc
     struct addrinfo *list = NULL, wanted = {.ai_socktype = SOCK_STREAM};
     os_tcp_begin();
     int code = getaddrinfo(host, NULL, &wanted, &list);
-    if (code) return err_set(err, ERR_ENOTFOUND, "%.200s has no address: %s", host, gai_strerror(code));
+    if (code) return err_set(err, ERR_ENOTFOUND, "%.200s has no address: %s", host, os_tcp_no_address(code));
     struct sockaddr_storage first = {0};
     memcpy(&first, list->ai_addr, list->ai_addrlen < sizeof first ? list->ai_addrlen : sizeof first);
     freeaddrinfo(list);

@@ -30,6 +30,10 @@ bool os_tcp_went_again(int reason) {
     return reason == ECONNABORTED;
 }
 
+const char *os_tcp_no_address(int code) {
+    return gai_strerror(code);
+}
+
 int os_tcp_timed_out(void) {
     return ETIMEDOUT;
 }

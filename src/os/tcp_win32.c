@@ -27,6 +27,10 @@ bool os_tcp_went_again(int reason) {
     return reason == WSAECONNRESET;
 }
 
+const char *os_tcp_no_address(int code) {
+    return gai_strerrorA(code);
+}
+
 int os_tcp_timed_out(void) {
     return WSAETIMEDOUT;
 }
