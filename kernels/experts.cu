@@ -417,7 +417,9 @@ extern "C" __global__ void experts_fold(KARGS(k_experts) a) {
     if (n >= a.down.out) return;
     float total = 0;
     for (int j = 0; j < a.k; j++) {
-        float x = a.outer[(int64_t)a.places[r * a.k + j] * a.down.out + n];
+        int place = a.places[r * a.k + j];
+        if (place < 0) continue; // another rank's expert
+        float x = a.outer[(int64_t)place * a.down.out + n];
         total += a.scale_input ? x : x * a.weights[r * a.weights_stride + j];
     }
     view_store(a.y, r, 0, n, total);

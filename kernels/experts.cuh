@@ -18,14 +18,21 @@ static __device__ __forceinline__ uint64_t sum_so_far(uint64_t x, uint64_t *warp
 }
 
 // Pairs by expert, and the tiles of all experts, of at most tile_pairs: tiles[0] of them, then (expert, first pair, pairs) of each. A thread has
-// an expert. The order of an expert's pairs is by chance; no result depends on it.
+// an expert. The order of an expert's pairs is by chance; no result depends on it. Pairs with experts of other ranks have no place.
+static __device__ __forceinline__ int expert_of(const k_experts &a, int pair) {
+    int e = a.ids[pair / a.k * a.ids_stride + pair % a.k] - a.first;
+    return e >= 0 && e < a.n_experts ? e : -1;
+}
 static __device__ __forceinline__ void sort_pairs(const k_experts &a) {
     __shared__ int count[SORT_THREADS], place[SORT_THREADS];
     __shared__ uint64_t warps[SORT_THREADS / 32];
     int n_pairs = a.x.rows * a.k, t = threadIdx.x, most = a.tile_pairs;
     count[t] = 0;
     __syncthreads();
-    for (int i = t; i < n_pairs; i += SORT_THREADS) atomicAdd(&count[a.ids[i / a.k * a.ids_stride + i % a.k]], 1);
+    for (int i = t; i < n_pairs; i += SORT_THREADS) {
+        int e = expert_of(a, i);
+        if (e >= 0) atomicAdd(&count[e], 1);
+    }
     __syncthreads();
     int mine = count[t], n_tiles = (mine + most - 1) / most, each = n_tiles ? (mine + n_tiles - 1) / n_tiles : 0;
     each = each + 7 < most ? (each + 7) / 8 * 8 : most; // tiles of about the same size
@@ -38,8 +45,8 @@ static __device__ __forceinline__ void sort_pairs(const k_experts &a) {
     if (t == SORT_THREADS - 1) a.tiles[0] = (int)(end >> 32);
     __syncthreads();
     for (int i = t; i < n_pairs; i += SORT_THREADS) {
-        int to = atomicAdd(&place[a.ids[i / a.k * a.ids_stride + i % a.k]], 1);
-        a.pairs[to] = i;
+        int e = expert_of(a, i), to = e >= 0 ? atomicAdd(&place[e], 1) : -1;
+        if (e >= 0) a.pairs[to] = i;
         a.places[i] = to;
     }
 }

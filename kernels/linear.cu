@@ -198,7 +198,12 @@ extern "C" __global__ void embed(KARGS(k_embed) a) {
     int64_t r = blockIdx.x, index = a.by_position ? a.pos[r] + a.position_offset : a.ids[r];
     if (index < 0 && !a.by_position) index = a.chosen[-1 - index];
     if (a.vocab) index = a.by_type ? index / a.vocab : index % a.vocab;
-    if (index >= a.w.out || index < 0) index = 0; // below 0: the step before could choose nothing, and its job will end
+    if (index >= (a.of ? a.of : a.w.out) || index < 0) index = 0; // below 0: the step before could choose nothing, and its job will end
+    index -= a.first;
+    if (index < 0 || index >= a.w.out) { // a row of another rank's part
+        for (int64_t k = threadIdx.x; k < a.w.in; k += blockDim.x) view_store(a.y, r, 0, k, 0.0f);
+        return;
+    }
     for (int64_t k = (int64_t)threadIdx.x * 8; k < a.w.in; k += (int64_t)blockDim.x * 8) {
         float w[8];
         unpack8_any(a.w, index, k, w);

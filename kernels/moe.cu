@@ -63,7 +63,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) experts_inner(KARGS(k_e
     after_previous();
     int64_t n = (int64_t)blockIdx.y * WARPS + threadIdx.x / 32, pair = blockIdx.x, r = pair / a.k;
     if (n >= a.inner) return;
-    int64_t e = a.ids[r * a.ids_stride + pair % a.k], at = r * a.x.row_stride;
+    int64_t e = a.ids[r * a.ids_stride + pair % a.k] - a.first, at = r * a.x.row_stride;
+    if (e < 0 || e >= a.n_experts) return;
     bool vector = a.up.in % 8 == 0 && at % 4 == 0 && (uint64_t)a.x.p % 16 == 0;
     float factor = a.scale_input ? a.weights[r * a.weights_stride + pair % a.k] : 1.0f;
     float up = dot_row(a.up, e * a.up_rows + a.up_first + n, a.x.p, a.x.dtype, at, vector) * factor;
@@ -92,6 +93,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) experts_down(KARGS(k_ex
         for (int j = 0; j < a.k; j++)
             if (ids[j] > last && ids[j] < next) next = ids[j], choice = j;
         last = next;
+        if (next < a.first || next >= a.first + a.n_experts) continue; // another rank's
+        next -= a.first;
         bool vector = a.inner % 8 == 0;
         float sum = dot_row(a.down, (int64_t)next * a.down.out + n, a.inner_values, K_F32, (r * a.k + choice) * a.inner, vector);
         if (a.down_bias) sum += a.down_bias[(int64_t)next * a.down.out + n];

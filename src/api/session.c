@@ -33,13 +33,15 @@ static int find_device(const struct session_options *o, uint64_t limit, struct d
         return err_set(err, ERR_EARG, "--device \"%.*s\" is not known; use auto, cpu, cuda or cuda:N", STR_ARG(device));
     const struct backend_type *type = backend_find(str_of(backend));
     if (!type) return err_set(err, ERR_EARG, "there is no backend \"%s\"", backend);
-    struct device_options options = {
-        .name = is_auto ? NULL : o->device, .n_threads = session_ranks_threads(o), .memory_limit = limit, .xla = o->xla};
-    if (strcmp(backend, "cuda") == 0 && o->gpu_memory && (limit == 0 || o->gpu_memory < limit)) options.memory_limit = o->gpu_memory;
-    if (!is_auto) return device_open(type, &options, out, err);
-    if (device_open(type, &options, out, no_gpu) == ERR_OK) return ERR_OK;
-    options.memory_limit = limit;
-    return device_open(&cpu_backend, &options, out, err);
+    struct rank_device place;
+    TRY(session_ranks_device(o, strcmp(backend, "cuda") == 0, 0, &place, err));
+    if (limit && (!place.options.memory_limit || limit < place.options.memory_limit)) place.options.memory_limit = limit;
+    place.options.xla = o->xla;
+    if (!is_auto) return device_open(type, &place.options, out, err);
+    if (device_open(type, &place.options, out, no_gpu) == ERR_OK) return ERR_OK;
+    TRY(session_ranks_device(o, false, 0, &place, err));
+    place.options.memory_limit = limit;
+    return device_open(&cpu_backend, &place.options, out, err);
 }
 
 int session_device_open(const struct session_options *options, uint64_t memory_limit, struct device **out, struct err *err) {

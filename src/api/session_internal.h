@@ -83,8 +83,12 @@ int session_ranks_start(struct session *s, const struct tensor_store *store, str
 int session_ranks_follow(struct session *s, struct err *err);
 /* The others need not wait: this rank cannot go on. */
 void session_ranks_fail(struct session *s, const struct err *reason);
-/* Threads of a rank. */
-int32_t session_ranks_threads(const struct session_options *o);
+/* The device of a rank, on a GPU or not; 0: of the first, or of a model that is not cut. */
+struct rank_device {
+    struct device_options options;
+    char name[32]; /* of a GPU */
+};
+int session_ranks_device(const struct session_options *o, bool is_gpu, int32_t rank, struct rank_device *out, struct err *err);
 
 /* session.c: the context on the device, or on two of them, as s->placement has it. */
 int session_backend_open(struct session *s, struct err *err);

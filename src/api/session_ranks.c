@@ -16,10 +16,47 @@ static bool is_process(const struct session_options *o) {
     return o->world.size > 1;
 }
 
-int32_t session_ranks_threads(const struct session_options *o) {
+static int32_t threads_of(const struct session_options *o) {
     if (o->n_ranks < 2 || is_process(o)) return o->n_threads;
     int32_t n = (o->n_threads > 0 ? o->n_threads : os_core_count()) / o->n_ranks;
     return n > 0 ? n : 1;
+}
+
+/* ---- devices ------------------------------------------------------------------------------------------------------- */
+
+/* The n-th of a list of names with commas between them; empty: it has not so many. */
+static struct str name_at(const char *list, int32_t n) {
+    struct str rest = str_of(list ? list : ""), name = {0};
+    for (int32_t i = 0; i <= n; i++)
+        if (!str_split_next(&rest, ',', &name)) return (struct str){0};
+    return name;
+}
+
+/* Ranks on GPUs: those that a list names, else as many as there are ranks, from the first on. */
+static int name_gpu(const struct session_options *o, int32_t rank, struct rank_device *out, struct err *err) {
+    const char *device = o->device && strcmp(o->device, "auto") != 0 ? o->device : "cuda";
+    struct str name = name_at(device, rank);
+    bool is_list = strchr(device, ','), is_one = strchr(device, ':') && !is_list;
+    if (is_one)
+        return err_set(err, ERR_EARG, "--device %s is one GPU, and there are %d ranks: name one for each, with commas between them, or --device cuda",
+                       device, o->n_ranks);
+    if (is_list && (!name.n || name_at(device, o->n_ranks).n || name.n >= sizeof out->name))
+        return err_set(err, ERR_EARG, "--device %s must name a GPU for each of the %d ranks", device, o->n_ranks);
+    if (is_list) snprintf(out->name, sizeof out->name, "%.*s", STR_ARG(name));
+    else snprintf(out->name, sizeof out->name, "cuda:%d", rank);
+    out->options.name = out->name;
+    for (int32_t i = 0; i < o->n_ranks && is_list; i++) out->options.n_sharing += str_eq(name_at(device, i), name);
+    return ERR_OK;
+}
+
+int session_ranks_device(const struct session_options *o, bool is_gpu, int32_t rank, struct rank_device *out, struct err *err) {
+    bool cuts = o->n_ranks > 1 && !is_process(o);
+    *out = (struct rank_device){.options = {.n_threads = threads_of(o), .memory_limit = is_gpu ? o->gpu_memory : 0}};
+    if (is_gpu && cuts) return name_gpu(o, rank, out, err);
+    if (o->device && strchr(o->device, ','))
+        return err_set(err, ERR_EARG, "--device %s names several devices; that is for --tensor-parallel", o->device);
+    out->options.name = o->device && strcmp(o->device, "auto") != 0 ? o->device : NULL;
+    return ERR_OK;
 }
 
 /* ---- processes ----------------------------------------------------------------------------------------------------- */
@@ -110,9 +147,14 @@ int session_ranks_start(struct session *s, const struct tensor_store *store, str
         log_info("rank %d of %d has %.3f GB of the weights", o->world.rank, o->world.size, own);
         return ERR_OK;
     }
-    struct device_options device = {.n_threads = session_ranks_threads(o)};
+    struct rank_device places[COMM_RANKS_MAX];
+    struct device_options devices[COMM_RANKS_MAX];
+    for (int32_t i = 1; i < o->n_ranks; i++) {
+        TRY(session_ranks_device(o, s->device->is_gpu, i, &places[i], err));
+        devices[i] = places[i].options;
+    }
     struct backend_options options = {.precision = (enum precision)o->precision, .no_fuse = o->no_fuse, .kv_bits = o->kv_bits};
-    TRY(team_start(s->team, &device, &options, open_model, &from, err));
+    TRY(team_start(s->team, s->device->type, devices, &options, open_model, &from, err));
     log_info("%d ranks: the first has %.3f GB of the weights, another %.3f GB at most", o->n_ranks, own,
              (double)team_weight_bytes(s->team) * 1e-9);
     return ERR_OK;

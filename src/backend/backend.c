@@ -17,7 +17,8 @@ int backend_open(struct device *d, const struct backend_options *options, struct
     if (!(*out)->sums) {
         backend_close(*out);
         *out = NULL;
-        return err_set(err, ERR_EUNSUPPORTED, "--tensor-parallel runs on the CPU, and this is %s; use --device cpu", d->type->name);
+        return err_set(err, ERR_EUNSUPPORTED, "--tensor-parallel runs on CPUs and NVIDIA GPUs, and this is %s; use --device cpu or cuda",
+                       d->type->name);
     }
     (*out)->comm = options->comm;
     if (options->comm->rank == 0) lead_begin(*out);

@@ -32,6 +32,7 @@ struct xla_options {
 
 struct device_options {
     const char *name;      /* "cuda:1"; NULL: the first */
+    int32_t n_sharing;     /* ranks that share a GPU, each with its part of the multiprocessors and of the memory; 0 and 1: it is alone */
     int32_t n_threads;     /* of the CPU; 0: one per physical core */
     uint64_t memory_limit; /* bytes that all models together may take; 0: what is there */
     struct xla_options xla;

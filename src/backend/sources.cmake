@@ -39,6 +39,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/context/kv.c
   src/backend/cuda/context/memory.c
   src/backend/cuda/context/part.c
+  src/backend/cuda/context/ranks.c
   src/backend/cuda/context/step.c
   src/backend/cuda/context/weight.c
   src/backend/cuda/decode/attention.c
@@ -65,6 +66,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/lower/lower_gemm.c
   src/backend/cuda/lower/lower_linear.c
   src/backend/cuda/lower/lower_mix.c
+  src/backend/cuda/lower/lower_ranks.c
   src/backend/cuda/lower/lower_rows.c
   src/backend/cuda/lower/pattern.c
   src/backend/cuda/lower/split_wide.c

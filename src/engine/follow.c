@@ -31,9 +31,16 @@ static int do_no_cache(struct follower *f, struct lead_call *call, struct err *e
     return ERR_OK;
 }
 
+/* The first rank chooses. */
+static bool begin(struct follower *f, struct lead_call *call) {
+    struct backend *be = f->runner.backend;
+    call->key.chooses = 0;
+    return be->type->begin(be, &call->key);
+}
+
 static int do_reserve(struct follower *f, struct lead_call *call, struct err *err) {
     struct backend *be = f->runner.backend;
-    if (be->type->begin(be, &call->key)) runner_describe(&f->runner, &call->key);
+    if (begin(f, call)) runner_describe(&f->runner, &call->key);
     return be->type->reserve(be, err);
 }
 
@@ -48,7 +55,7 @@ static int do_step(struct follower *f, struct lead_call *call, struct err *err) 
     }
     TRY(comm_broadcast(be->comm, 0, f->block, call->step.block_bytes, err));
     lead_step_at(&call->step, f->block);
-    if (be->type->begin(be, &call->key)) runner_describe(&f->runner, &call->key);
+    if (begin(f, call)) runner_describe(&f->runner, &call->key);
     return be->type->end(be, &call->step, err);
 }
 

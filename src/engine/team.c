@@ -49,12 +49,12 @@ static void mate_main(void *user) {
     follow_calls(&m->model, m->backend, &told);
 }
 
-static int open_mate(struct mate *m, const struct device_options *device, const struct backend_options *options, team_model_fn *open_model,
+static int open_mate(struct mate *m, const struct backend_type *type, const struct device_options *device, const struct backend_options *options, team_model_fn *open_model,
                      void *user, struct err *err) {
     struct device *d;
     struct backend_options own = *options;
     own.comm = m->comm;
-    TRY(device_open(&cpu_backend, device, &d, err));
+    TRY(device_open(type, device, &d, err));
     int code = backend_open(d, &own, &m->backend, err);
     device_release(d);
     if (!code) code = open_model(user, &m->arena, m->backend, &m->model, err);
@@ -62,10 +62,10 @@ static int open_mate(struct mate *m, const struct device_options *device, const 
     return code;
 }
 
-int team_start(struct team *t, const struct device_options *device, const struct backend_options *options, team_model_fn *open_model,
-               void *user, struct err *err) {
+int team_start(struct team *t, const struct backend_type *type, const struct device_options *devices, const struct backend_options *options,
+               team_model_fn *open_model, void *user, struct err *err) {
     int code = ERR_OK;
-    for (int32_t i = 1; i < t->n && !code; i++) code = open_mate(&t->mates[i], device, options, open_model, user, err);
+    for (int32_t i = 1; i < t->n && !code; i++) code = open_mate(&t->mates[i], type, &devices[i], options, open_model, user, err);
     for (int32_t i = 1; i < t->n && !code; i++) code = os_thread_start(&t->mates[i].thread, mate_main, &t->mates[i], "mlxcel-rank", err);
     if (code) comm_fail(t->first, err); /* nobody waits for ranks that do not come */
     return code;

@@ -15,9 +15,9 @@ int team_open(int32_t n, struct team **out, struct err *err);
 /* A place among processes; the others are no concern of this one. */
 int team_join(const struct comm_tcp_options *o, struct team **out, struct err *err);
 struct comm *team_comm(const struct team *t);
-/* The other ranks: their models one after the other, then their threads, which wait for what the first rank is asked to do. */
-int team_start(struct team *t, const struct device_options *device, const struct backend_options *options, team_model_fn *open_model,
-               void *user, struct err *err);
+/* The other ranks, each on its own of devices[n], which are of this type: their models one after the other, then their threads, which wait for what the first rank is asked to do. */
+int team_start(struct team *t, const struct backend_type *type, const struct device_options *devices, const struct backend_options *options,
+               team_model_fn *open_model, void *user, struct err *err);
 /* Bytes of the weights of the rank that has most, beside the first. */
 uint64_t team_weight_bytes(const struct team *t);
 /* After the first rank's backend was closed. */

@@ -177,6 +177,13 @@ void os_guard_terminal(bool is_changed) {
     set_handlers(false);
 }
 
+void os_hold_interrupts(void) {
+    sigset_t held;
+    sigemptyset(&held);
+    for (int i = 0; i < N_INTERRUPTS; i++) sigaddset(&held, interrupts[i]);
+    pthread_sigmask(SIG_BLOCK, &held, NULL); /* other threads do so from their beginning */
+}
+
 bool os_signal_was_ignored(int number) {
     for (int i = 0; i < N_INTERRUPTS; i++)
         if (interrupts[i] == number) return was_ignored[i];

@@ -194,6 +194,8 @@ void os_on_interrupt(void (*fn)(void));
 void os_on_end(void (*fn)(void));
 /* SIGINT, SIGTERM or SIGHUP was ignored when the program began, and must stay so. */
 bool os_signal_was_ignored(int number);
+/* The program is about to end: an interrupt that comes now does not change its exit code. */
+void os_hold_interrupts(void);
 
 /* ---- keys and cursor, for the line editor --------------------------------------------------------------------- */
 

@@ -146,7 +146,8 @@ def skip(why):
     sys.exit(0)
 
 
-def main():
+def run_on_emulator(checks, *flags):
+    """The checks of (build, folder, data) on an emulator that is built with these flags, counted. Arguments of the command: BUILD [DATA [EMULATOR]]."""
     build, data = os.path.abspath(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else ""
     data = data if os.path.isdir(os.path.join(data, "golden")) else ""
     if not shutil.which("g++") or os.uname().machine not in ("x86_64", "aarch64"):
@@ -154,22 +155,29 @@ def main():
     passed = failed = 0
     with tempfile.TemporaryDirectory() as top:
         folder = os.path.abspath(sys.argv[3]) if len(sys.argv) > 3 else os.path.join(top, "emu")
-        rc, out, err = execute(["tests/cuda/emu/build.sh", folder])
+        rc, out, err = execute(["tests/cuda/emu/build.sh", folder, *flags])
         if rc:
             print(f"FAILED: the emulator does not build\n{err}\n0 passed, 1 failed")
             sys.exit(1)
         if execute([f"{build}/cuda_one"], folder)[1].startswith("skipped"):
             skip("the build has no kernels for 9.0 (cmake -DMLXCEL_CUDA=on -DMLXCEL_CUDA_ARCHS=90a)")
-        cpu_text = execute([f"{build}/mlxcel", *GENERATE, "--device", "cpu"])[1]
-        for checks in (check_tokens(build, folder, cpu_text), check_refusals(build, folder), check_gpus(build, folder, cpu_text), check_servers(build, folder),
-                       check_golden(build, folder, data)):
-            for what, ok, words in checks:
-                passed += bool(ok)
-                failed += not ok
-                if not ok:
-                    print(f"FAILED {what}:\n{words[-2000:]}", flush=True)
+        for what, ok, words in checks(build, folder, data):
+            passed += bool(ok)
+            failed += not ok
+            if not ok:
+                print(f"FAILED {what}:\n{words[-2000:]}", flush=True)
     print(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed else 0)
 
 
-main()
+def all_checks(build, folder, data):
+    cpu_text = execute([f"{build}/mlxcel", *GENERATE, "--device", "cpu"])[1]
+    yield from check_tokens(build, folder, cpu_text)
+    yield from check_refusals(build, folder)
+    yield from check_gpus(build, folder, cpu_text)
+    yield from check_servers(build, folder)
+    yield from check_golden(build, folder, data)
+
+
+if __name__ == "__main__":
+    run_on_emulator(all_checks)

@@ -82,7 +82,11 @@ static int open_encoder(struct encoder *e, const struct encoder_test *t, struct 
     TRY(backend_open_alone(type, t->device, &options, &e->be, err));
     struct tensor_store store = model_checkpoint_store(&e->cp);
     TRY(model_open_checkpoint(&e->arena, e->be, &e->cp, &store, NULL, &e->model, err));
-    if (e->team) TRY(team_start(e->team, t->device, &options, mate_open, &e->cp, err));
+    if (e->team) {
+        struct device_options devices[COMM_RANKS_MAX];
+        for (int32_t i = 0; i < t->n_ranks; i++) devices[i] = *t->device;
+        TRY(team_start(e->team, type, devices, &options, mate_open, &e->cp, err));
+    }
     e->width = e->model.spec.hidden;
     TRY(load_texts(e, t->dir, err));
     int32_t rows = 0;

@@ -482,7 +482,7 @@ static int read_config(struct bench *b, struct err *err) {
 }
 
 static struct device_options device_options(void) {
-    struct device_options o = {.n_threads = depth ? 0 : 2, .name = os_env("MLXCEL_XLA_DEVICE")};
+    struct device_options o = {.n_threads = depth ? 0 : 2, .n_sharing = n_ranks, .name = os_env("MLXCEL_XLA_DEVICE")};
     o.xla = (struct xla_options){.plugin = os_env("MLXCEL_XLA_PLUGIN"), .cache = os_env("MLXCEL_XLA_CACHE"), .flags = os_env("XLA_FLAGS")};
     o.xla.no_preallocate = must_grow;
     return o;
@@ -522,7 +522,11 @@ static int open_bench(struct bench *b, const char *dir, const char *backend, enu
     else TRY(backend_open_alone(type, &device, &o, &b->be, err));
     struct tensor_store store = model_checkpoint_store(&b->cp);
     TRY(model_open_checkpoint(&b->arena, b->be, &b->cp, &store, NULL, &b->model, err));
-    if (b->team) TRY(team_start(b->team, &device, &o, mate_open, &b->cp, err));
+    if (b->team) {
+        struct device_options devices[COMM_RANKS_MAX];
+        for (int32_t i = 0; i < n_ranks; i++) devices[i] = device;
+        TRY(team_start(b->team, type, devices, &o, mate_open, &b->cp, err));
+    }
     int32_t rows = 0;
     for (int k = 0; k < b->g.n; k++) rows += b->g.n_prompt[k] + b->g.n_greedy[k];
     if (depth) {

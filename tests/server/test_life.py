@@ -154,6 +154,19 @@ def check_drain(program):
         check(f"have {30 if is_whole else 0} s to finish" in s.log, f"it says how long: {s.log}")
 
 
+def check_impatience(program):
+    """SIGTERM again and again, until the very end: the exit code is that of a server that was asked to end."""
+    s = Server(program, *SLOW, "--parallel", "2").__enter__()
+    stream = send(s.port, long_stream())
+    stream.recv(4096)
+    for _ in range(100_000):
+        s.process.terminate()
+        if s.process.poll() is not None:
+            break
+    s.rest()
+    check(s.process.returncode == 0, f"a server that is told to end many times ends with {s.process.returncode}")
+
+
 def check_kill(program):
     """kill -9 in the middle of streams: clients see a broken answer, and the next server on the same port is well."""
     port = free_port()
@@ -328,7 +341,7 @@ def main():
     program, is_long = sys.argv[1], len(sys.argv) > 2
     slow = threading.Thread(target=harness.parts, args=((check_slow, program, is_long),))  # waits for most of its time
     slow.start()
-    harness.parts(*((part, program) for part in (check_loading, check_end_while_loading, check_ping, check_deadline, check_small_cache, check_many_choices, check_drain, check_kill, check_open, check_addresses,
+    harness.parts(*((part, program) for part in (check_loading, check_end_while_loading, check_ping, check_deadline, check_small_cache, check_many_choices, check_drain, check_impatience, check_kill, check_open, check_addresses,
                                                  check_without_streams, check_nohup, check_log)))
     slow.join()
     harness.finish()

@@ -22,6 +22,7 @@ static void note_outputs(struct cuda *c) {
 
 /* Plans the list and lowers it to a program. Where scratch memory must grow, the list is lowered again with the new addresses. */
 static int lower_list(struct cuda *c, struct err *err) {
+    TRY(cuda_ranks_open(c, err));
     cuda_choose_dtypes(c);
     cuda_find_groups(c);
     plan_make(&c->plan, &c->base.list);
@@ -166,6 +167,7 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
         memcpy(c->outputs, g->outputs, sizeof c->outputs);
         memcpy(c->inputs, g->inputs, sizeof c->inputs);
         TRY(cuda_inputs_send(c, step, err));
+        TRY(cuda_ranks_meet(c, err));
         CUDA_TRY(c, c->d->cuGraphLaunch(g->exec, c->stream), "launching a graph");
         return ERR_OK;
     }
@@ -176,9 +178,13 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
     TRY(prepare(c, err));
     TRY(cuda_inputs_send(c, step, err));
     bool wanted = !c->times && c->key.decode_only && cuda_graph_wanted(c, &c->key);
-    if (c->times || (!wanted && !cuda_graph_at_once(c))) return launch_all(c, err);
+    if (c->times || (!wanted && !cuda_graph_at_once(c))) {
+        TRY(cuda_ranks_meet(c, err));
+        return launch_all(c, err);
+    }
     struct cuda_graph *g;
     TRY(cuda_graph_build(c, &g, err));
+    TRY(cuda_ranks_meet(c, err));
     CUDA_TRY(c, c->d->cuGraphLaunch(g->exec, c->stream), "launching a graph");
     return ERR_OK;
 }
@@ -187,7 +193,7 @@ int cuda_end(struct backend *be, const struct step *step, struct err *err) {
     struct cuda *c = (struct cuda *)be;
     int code = run_step(c, step, err);
     if (!code && !c->key.no_choice) code = cuda_results_send(c, err);
-    return cuda_note_lost(c, code);
+    return cuda_note_lost(c, cuda_ranks_result(c, code));
 }
 
 static int read_piece(struct cuda *c, CUdeviceptr from, size_t bytes, unsigned char *dst, struct err *err) {

@@ -117,6 +117,8 @@ const struct select_row cuda_select_rows[] = {
     {OP_COMPRESS, "compress", always, lower_compress, false},
     {OP_ATTN_MORE, "attn_more", attn_more_fits, lower_attn_more, true},
     {OP_BLEND, "blend", always, lower_blend, false},
+    {OP_SUM, "ranks_sum", always, lower_sum, false},
+    {OP_GATHER, "ranks_gather", always, lower_gather, false},
     {OP_CONCAT, "concat", always, lower_concat, false},
     {OP_ROWS, "rows", always, lower_rows, false},
     {OP_ARGMAX, "argmax", always, lower_argmax, false},
@@ -201,5 +203,6 @@ int cuda_lower(struct cuda *c, struct err *err) {
         cuda_borrow_done(c, first_loan);
         for (int32_t k = first; k < p->n_launches; k++) p->launches[k].op = i, p->launches[k].is_slow = is_slow;
     }
+    cuda_tell_chosen(c);
     return cuda_check(c->d, c->lower_code, err, "describing a matrix to the copy engine");
 }

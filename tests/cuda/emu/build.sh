@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the emulated driver: FOLDER/libcuda.so.1. Then LD_LIBRARY_PATH=FOLDER makes `--device cuda` run the kernels on the CPU.
-# usage: build.sh FOLDER [FLAGS]    -DMLXCEL_SMALL_SHARED: as a GeForce has them, with EMU_CUDA="sms=28;shared=101376"
+# usage: build.sh FOLDER [FLAGS]    -DMLXCEL_SMALL_SHARED: as a GeForce has them, with EMU_CUDA="sms=28;shared=101376"; -DEMU_THREADS: for ranks, which are threads
 set -eu
 # nvcc lets kernels take the same bytes for several types. gcc 12 for Arm makes wrong vectors of kernels/experts.cu.
 here=$(cd "$(dirname "$0")" && pwd)

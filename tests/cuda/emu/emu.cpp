@@ -3,16 +3,18 @@
 #include "emu.h"
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <ucontext.h>
 
 #include <atomic>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
-emu_state emu;
+EMU_OWN emu_state emu;
 
 // ---- fibers ----
 
@@ -25,12 +27,12 @@ struct fiber {
     fiber_wait wait;
 };
 
-static fiber fibers[THREADS_MAX];
-static uint64_t exchange[THREADS_MAX / 32][16][32];
-static unsigned n_threads, current;
-static void *scheduler_sp;
-static void (*kernel)(const void *);
-static const void *kernel_args;
+static EMU_OWN fiber fibers[THREADS_MAX];
+static EMU_OWN uint64_t exchange[THREADS_MAX / 32][16][32];
+static EMU_OWN unsigned n_threads, current;
+static EMU_OWN void *scheduler_sp;
+static EMU_OWN void (*kernel)(const void *);
+static EMU_OWN const void *kernel_args;
 
 extern "C" void emu_switch(void **save, void *to);
 #ifdef __x86_64__
@@ -85,6 +87,7 @@ static void fiber_start(unsigned t) {
 
 void emu_block_barrier() { yield(AT_BLOCK); }
 void emu_warp_barrier() { yield(AT_WARP); }
+void emu_pause() { sched_yield(); }
 uint64_t *emu_exchange(unsigned slot) { return exchange[emu.warp][slot]; }
 unsigned emu_live_lanes() {
     unsigned mask = 0;
@@ -137,8 +140,9 @@ static void run_block() {
 // short, for which the others then wait, and whether the end tells what ran, and how much memory nobody gave back. With "broken" the first of them
 // faults, which the calls after it are told; with "taken" others take the GPU's memory when the first kernel runs; "memory=258" is how many MiB are
 // free before that, and with "grabbed=20" others take them when we have allocated 20 MiB, without being seen in advance. "second=9000" is a second
-// GPU with so many MiB free. "display" is a GPU whose kernels must be short. With "late" copies from pageable memory that name no stream have not arrived
-// when other streams work: what the driver promises is that it has taken the bytes, and no more.
+// GPU with so many MiB free, which the first does not reach with "apart". "display" is a GPU whose kernels must be short. With "late" copies from pageable memory that name no stream have not arrived
+// when other streams work: what the driver promises is that it has taken the bytes, and no more. Nor has a copy of a stream arrived for another one that has not waited
+// for an event behind it.
 static const char *setting(const char *name) {
     const char *all = getenv("EMU_CUDA"), *at = all ? strstr(all, name) : nullptr;
     return at ? at + strlen(name) : nullptr;
@@ -156,6 +160,8 @@ static void report() {
     fprintf(stderr, "emu: %d pieces of memory left\n", n_pieces.load());
 }
 static void note(const char *name, unsigned blocks, unsigned shared_bytes) {
+    static std::mutex lock;
+    std::lock_guard<std::mutex> hold(lock);
     if (all_ran.empty() && setting("report")) atexit(report);
     ran &r = all_ran[name];
     r.launches++;
@@ -172,7 +178,7 @@ static thread_local bool has_context;
 // Shared memory is poisoned (NaN), what lies behind it too, and must stay so.
 enum { GUARD = 256 };
 static bool launch(const char *name, void (*f)(const void *), const unsigned grid[3], unsigned threads, unsigned shared_bytes, const void *args) {
-    static std::vector<unsigned char> shared;
+    static EMU_OWN std::vector<unsigned char> shared;
     note(name, grid[0] * grid[1] * grid[2], shared_bytes);
     if (shared_bytes > shared_max()) return false;
     shared.assign(shared_bytes + 1024 + GUARD, 0xff);
@@ -235,13 +241,42 @@ API cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
 API cuDeviceTotalMem_v2(size_t *n, CUdevice) { return *n = (size_t)8 << 30, CUDA_SUCCESS; }
 API cuDeviceGetUuid_v2(CUuuid *u, CUdevice) { return memset(u, 0, sizeof *u), CUDA_SUCCESS; }
 API cuDeviceGetPCIBusId(char *id, int bytes, CUdevice) { return snprintf(id, (size_t)bytes, "0000:00:00.0"), CUDA_SUCCESS; }
+API cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) { return *can = !setting("apart"), CUDA_SUCCESS; }
+API cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
 API cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) { return *c = (CUcontext)(uintptr_t)(1 + d), CUDA_SUCCESS; }
 API cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
+// ---- streams. Kernels run at once; with "late" a copy to the device waits until its own stream, or one that waits for it, goes on ----
+
+struct late_copy {
+    CUdeviceptr to;
+    const void *from;
+    size_t n;
+};
+static std::recursive_mutex order;
+static std::map<uintptr_t, std::vector<late_copy>> copies; // by stream
+static std::map<uintptr_t, uintptr_t> recorded;            // the stream that an event was recorded on last
+static std::atomic<uintptr_t> n_handles{1};
+
+static void arrive_at(uintptr_t stream) {
+    std::lock_guard<std::recursive_mutex> hold(order);
+    for (const late_copy &c : copies[stream]) memcpy((void *)c.to, c.from, c.n);
+    copies[stream].clear();
+}
+static void arrive(CUstream stream) { arrive_at((uintptr_t)stream); }
+static void arrive_before(CUevent event) {
+    std::lock_guard<std::recursive_mutex> hold(order);
+    if (recorded.count((uintptr_t)event)) arrive_at(recorded[(uintptr_t)event]);
+}
+static void arrive_all() {
+    std::lock_guard<std::recursive_mutex> hold(order);
+    for (auto &s : copies) arrive_at(s.first);
+}
+
 API cuDevicePrimaryCtxSetFlags_v2(CUdevice, unsigned) { return CUDA_SUCCESS; }
 static thread_local bool on_second;
 API cuCtxSetCurrent(CUcontext c) { return has_context = c != nullptr, on_second = (uintptr_t)c == 2, CUDA_SUCCESS; }
 API cuCtxGetCurrent(CUcontext *c) { return *c = (CUcontext)(uintptr_t)(has_context + (has_context && on_second)), CUDA_SUCCESS; }
-API cuCtxSynchronize(void) { return CUDA_SUCCESS; }
+API cuCtxSynchronize(void) { return arrive_all(), CUDA_SUCCESS; }
 API cuCtxGetStreamPriorityRange(int *a, int *b) { return *a = *b = 0, CUDA_SUCCESS; }
 API cuModuleLoadDataEx(CUmodule *m, const void *, unsigned, CUjit_option *, void **) { return *m = (CUmodule)1, CUDA_SUCCESS; }
 API cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
@@ -286,38 +321,47 @@ API cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
     memset(m, 0xff, n < (64 << 20) ? n : 0); // poison: NaN
     return *p = (CUdeviceptr)m, CUDA_SUCCESS;
 }
-API cuMemFree_v2(CUdeviceptr p) { return give_back((void *)p); }
+API cuMemFree_v2(CUdeviceptr p) { return arrive_all(), give_back((void *)p); }
 API cuMemHostAlloc(void **p, size_t n, unsigned) {
     if (fault()) return fault();
     return (*p = piece(n)) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
-API cuMemFreeHost(void *p) { return give_back(p); }
+API cuMemFreeHost(void *p) { return arrive_all(), give_back(p); }
 API cuMemHostRegister_v2(void *, size_t, unsigned) { return setting("unpinned") ? CUDA_ERROR_NOT_SUPPORTED : (n_pieces++, CUDA_SUCCESS); }
 API cuMemHostUnregister(void *) { return n_pieces--, CUDA_SUCCESS; }
 API cuMemHostGetDevicePointer_v2(CUdeviceptr *a, void *p, unsigned) { return *a = (CUdeviceptr)p, CUDA_SUCCESS; }
 static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t n) { return memcpy((void *)to, (void *)from, n), fault(); }
 API cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t n) { return setting("late") ? fault() : copy(to, (CUdeviceptr)from, n); }
 API cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n) { return copy((CUdeviceptr)to, from, n); }
-API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream) { return copy(to, (CUdeviceptr)from, n); }
-API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream) { return copy((CUdeviceptr)to, from, n); }
-API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream) { return copy(to, from, n); }
+API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream s) {
+    if (!setting("late")) return copy(to, (CUdeviceptr)from, n);
+    std::lock_guard<std::recursive_mutex> hold(order);
+    copies[(uintptr_t)s].push_back({to, from, n});
+    return fault();
+}
+API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream s) { return arrive(s), copy((CUdeviceptr)to, from, n); }
+API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s) { return arrive(s), copy(to, from, n); }
 API cuMemsetD8_v2(CUdeviceptr to, unsigned char v, size_t n) { return memset((void *)to, v, n), fault(); }
-API cuMemsetD8Async(CUdeviceptr to, unsigned char v, size_t n, CUstream) { return memset((void *)to, v, n), fault(); }
-API cuMemsetD32Async(CUdeviceptr to, unsigned v, size_t n, CUstream) {
+API cuMemsetD8Async(CUdeviceptr to, unsigned char v, size_t n, CUstream s) { return arrive(s), memset((void *)to, v, n), fault(); }
+API cuMemsetD32Async(CUdeviceptr to, unsigned v, size_t n, CUstream s) {
+    arrive(s);
     for (size_t i = 0; i < n; i++) ((unsigned *)to)[i] = v;
     return fault();
 }
-API cuStreamCreate(CUstream *s, unsigned) { return *s = (CUstream)1, CUDA_SUCCESS; }
-API cuStreamCreateWithPriority(CUstream *s, unsigned, int) { return *s = (CUstream)1, CUDA_SUCCESS; }
-API cuStreamDestroy_v2(CUstream) { return CUDA_SUCCESS; }
-API cuStreamSynchronize(CUstream) { return fault(); }
-API cuStreamQuery(CUstream) { return CUDA_SUCCESS; }
-API cuStreamWaitEvent(CUstream, CUevent, unsigned) { return CUDA_SUCCESS; }
-API cuEventCreate(CUevent *e, unsigned) { return *e = (CUevent)1, CUDA_SUCCESS; }
+API cuStreamCreate(CUstream *s, unsigned) { return *s = (CUstream)n_handles++, CUDA_SUCCESS; }
+API cuStreamCreateWithPriority(CUstream *s, unsigned, int) { return *s = (CUstream)n_handles++, CUDA_SUCCESS; }
+API cuStreamDestroy_v2(CUstream s) { return arrive(s), CUDA_SUCCESS; }
+API cuStreamSynchronize(CUstream s) { return arrive(s), fault(); }
+API cuStreamQuery(CUstream s) { return arrive(s), CUDA_SUCCESS; }
+API cuStreamWaitEvent(CUstream, CUevent e, unsigned) { return arrive_before(e), CUDA_SUCCESS; }
+API cuEventCreate(CUevent *e, unsigned) { return *e = (CUevent)n_handles++, CUDA_SUCCESS; }
 API cuEventDestroy_v2(CUevent) { return CUDA_SUCCESS; }
-API cuEventRecord(CUevent, CUstream) { return CUDA_SUCCESS; }
-API cuEventQuery(CUevent) { return CUDA_SUCCESS; }
-API cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
+API cuEventRecord(CUevent e, CUstream s) {
+    std::lock_guard<std::recursive_mutex> hold(order);
+    return recorded[(uintptr_t)e] = (uintptr_t)s, CUDA_SUCCESS;
+}
+API cuEventQuery(CUevent e) { return arrive_before(e), CUDA_SUCCESS; }
+API cuEventSynchronize(CUevent e) { return arrive_before(e), CUDA_SUCCESS; }
 API cuEventElapsedTime(float *ms, CUevent, CUevent) { return *ms = 0, CUDA_SUCCESS; }
 static CUresult start(CUfunction f, const unsigned all[3], unsigned threads, unsigned shared_bytes, const void *args) {
     const emu_function *e = (const emu_function *)f;
@@ -330,11 +374,13 @@ static CUresult start(CUfunction f, const unsigned all[3], unsigned threads, uns
     const unsigned grid[3] = {all[0] - is_short, all[1], all[2]};
     return launch(e->name, e->call, grid, threads, shared_bytes, args) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-API cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned, unsigned, unsigned shared, CUstream, void **args, void **) {
+API cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned, unsigned, unsigned shared, CUstream s, void **args, void **) {
     const unsigned grid[3] = {gx, gy, gz};
+    arrive(s);
     return start(f, grid, bx, shared, args[0]);
 }
 API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **) {
+    arrive(c->hStream);
     const unsigned grid[3] = {c->gridDimX, c->gridDimY, c->gridDimZ};
     return start(f, grid, c->blockDimX, c->sharedMemBytes, args[0]);
 }
@@ -354,8 +400,9 @@ API cuGraphAddDependencies_v2(CUgraph, const CUgraphNode *, const CUgraphNode *,
 API cuGraphKernelNodeSetAttribute(CUgraphNode, CUkernelNodeAttrID, const CUkernelNodeAttrValue *) { return CUDA_SUCCESS; }
 API cuGraphInstantiateWithFlags(CUgraphExec *e, CUgraph g, CUflags64) { return *e = (CUgraphExec) new CUgraph_st(*g), CUDA_SUCCESS; }
 API cuGraphUpload(CUgraphExec, CUstream) { return CUDA_SUCCESS; }
-API cuGraphLaunch(CUgraphExec e, CUstream) {
+API cuGraphLaunch(CUgraphExec e, CUstream s) {
     CUresult code = fault();
+    arrive(s);
     for (emu_node &n : ((CUgraph_st *)e)->nodes)
         if (!code && !broken) code = start(n.func, n.grid, n.threads, n.shared, n.args);
     return code;

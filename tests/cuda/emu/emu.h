@@ -11,17 +11,25 @@ struct emu_dim {
     unsigned x, y, z;
 };
 
+// With EMU_THREADS several threads launch kernels at once, each for a rank: what belongs to a launch is each thread's own. It is slower.
+#ifdef EMU_THREADS
+#define EMU_OWN thread_local
+#else
+#define EMU_OWN
+#endif
+
 struct emu_state {
     emu_dim thread, block, block_dim, grid_dim;
     unsigned lane, warp;
     unsigned char *shared;
 };
-extern emu_state emu;
+extern EMU_OWN emu_state emu;
 
 void emu_block_barrier();
 void emu_warp_barrier();
 uint64_t *emu_exchange(unsigned slot); // [32] words that the lanes of this warp share; slots 0 to 15
 unsigned emu_live_lanes();             // of this warp, as a mask
+void emu_pause();                      // somebody waits for another thread
 
 #define threadIdx emu.thread
 #define blockIdx emu.block
@@ -33,7 +41,7 @@ unsigned emu_live_lanes();             // of this warp, as a mask
 #define __forceinline__ inline
 #define __noinline__
 #define __launch_bounds__(...)
-#define __shared__ static
+#define __shared__ static EMU_OWN
 #define __constant__ static
 #define __restrict__
 #define KARGS(type) const type &

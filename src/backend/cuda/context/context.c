@@ -11,6 +11,7 @@ void cuda_close(struct backend *be) {
     cuda_free(c, &c->given);
     cuda_free(c, &c->counters);
     cuda_free(c, &c->staging);
+    cuda_ranks_close(c);
     if (c->bounce) c->d->cuMemFreeHost(c->bounce);
     if (c->gave_up) c->d->cuMemFreeHost((void *)(uintptr_t)c->gave_up);
     for (int i = 0; i < 2; i++)
@@ -60,6 +61,7 @@ int cuda_open(struct device *d, const struct backend_options *options, struct ba
                                .runs_ahead = true,
                                .gives = true,
                                .looks = true,
+                               .sums = true,
                                .row_first = 0.5,
                                .row_more = 0.15};
     c->gpu = (struct cuda_gpu *)d;

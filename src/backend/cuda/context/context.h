@@ -130,6 +130,16 @@ struct cuda_places {
     size_t bytes, need; /* of all places */
 };
 
+/* A context that is one of several ranks (ranks.c). */
+struct cuda_ranks {
+    bool is_open, is_at_work; /* at_work: others may still look at the desk */
+    CUdeviceptr desk, rounds;
+    void *host_desk;                       /* instead of `desk`, where GPUs do not reach each other */
+    CUdeviceptr desks[RANKS_MAX];          /* of all ranks */
+    volatile uint32_t *gave_up[RANKS_MAX]; /* cuda.gave_up of all ranks */
+};
+enum { GAVE_UP_WAITING = 1, GAVE_UP_RANK = 2 }; /* what cuda.gave_up says: a wait had no end; another rank has failed */
+
 /* One model on a GPU. */
 struct cuda {
     struct backend base;
@@ -171,6 +181,7 @@ struct cuda {
     int32_t i_dequantised, carrier; /* the buffer that is free; the launch that can dequantise the next weight while it runs, -1: none */
 
     struct cuda_places places;
+    struct cuda_ranks ranks;
 
     struct step_key key; /* of the step that is being built; max_len is not rounded */
     struct step_layout at;
@@ -280,6 +291,17 @@ int cuda_loan_begin(struct cuda *c, const struct cuda_loan *loan, struct err *er
 int cuda_loan_end(struct cuda *c, const struct cuda_loan *loan, struct err *err);
 CUdeviceptr cuda_loan_place(const struct cuda *c, int32_t place);
 void cuda_places_close(struct cuda *c);
+
+/* ---- ranks (ranks.c) ---- */
+/* Nothing happens where the context is alone. */
+int cuda_ranks_open(struct cuda *c, struct err *err);
+/* All ranks have come here. */
+int cuda_ranks_meet(struct cuda *c, struct err *err);
+/* Waits until nobody looks at this rank's desk any more. */
+void cuda_ranks_rest(struct cuda *c);
+/* Returns code. After an error kernels of other ranks stop waiting for this one. */
+int cuda_ranks_result(struct cuda *c, int code);
+void cuda_ranks_close(struct cuda *c);
 
 /* ---- cache (kv.c) ---- */
 enum k_dtype cuda_kv_dtype(const struct cuda *c, const struct kv_class *k);

@@ -61,6 +61,7 @@ void cuda_kv_close(struct backend *be) {
     struct cuda *c = (struct cuda *)be;
     cuda_use(c, NULL);
     if (c->stream) c->d->cuStreamSynchronize(c->stream);
+    cuda_ranks_rest(c);
     cuda_graphs_drop(c);
     for (int32_t i = 0; i < KV_CLASSES_MAX; i++) {
         cuda_free(c, &c->kv[i].k);

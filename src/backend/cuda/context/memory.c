@@ -66,9 +66,12 @@ void cuda_graphs_drop(struct cuda *c) {
 
 /* After blocks gave up waiting (kernels/sync.cuh) the results of the step are worthless. The other counters are zero again when the launch has ended. */
 int cuda_check_waits(struct cuda *c, struct err *err) {
-    if (!*c->gave_up) return ERR_OK;
+    uint32_t why = *c->gave_up;
+    if (!why) return ERR_OK;
     *c->gave_up = 0;
     CUDA_TRY(c, c->d->cuMemsetD32Async(c->counters + COUNTERS_GAVE_UP * sizeof(uint32_t), 0, 1, c->stream), "clearing counters");
+    if (why == GAVE_UP_RANK) return err_set(err, ERR_EDEVICE, "GPU %d: another rank has failed", c->gpu->about->index);
+    if (c->base.comm) return err_set(err, ERR_EDEVICE, "GPU %d: waited half a minute for another rank's part of a sum", c->gpu->about->index);
     return err_set(
         err, ERR_EDEVICE,
         "GPU %d: blocks of a step waited for each other in vain, since not all of its %d multiprocessors ran them at once: another "

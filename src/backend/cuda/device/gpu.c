@@ -41,6 +41,7 @@ static int read_attributes(struct cuda_gpu *g, struct err *err) {
                  {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, &cooperative}};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
         CUDA_TRY(g, g->d->cuDeviceGetAttribute(asked[i].to, asked[i].what, g->about->handle), "asking GPU %d", g->about->index);
+    g->n_sm = g->n_sm > g->n_sharing ? g->n_sm / g->n_sharing : 1;
     g->can_run_lists = cooperative != 0;
     g->sm = g->about->capability;
     g->base.step_ms = g->about->display ? 150 : 0; /* Windows kills work that keeps a display's GPU busy for 2 s */
@@ -68,6 +69,7 @@ int cuda_gpu_open(const struct device_options *options, struct device **out, str
     g->base.rows_default = ROWS_DEFAULT;
     g->base.places_default = PLACES_DEFAULT;
     g->base.cache_share = CACHE_SHARE;
+    g->n_sharing = options->n_sharing > 1 ? options->n_sharing : 1;
     int code = open_gpu(g, options->name, err);
     if (code) {
         cuda_gpu_close(&g->base);
@@ -83,6 +85,6 @@ void cuda_gpu_memory(struct device *base, uint64_t *out_free, uint64_t *out_tota
     size_t free_bytes = 0, total = 0;
     cuda_gpu_use(g, NULL);
     CUresult code = g->d->cuMemGetInfo(&free_bytes, &total);
-    *out_free = code ? 0 : free_bytes > RESERVE_BYTES ? free_bytes - RESERVE_BYTES : 1;
+    *out_free = code ? 0 : free_bytes > RESERVE_BYTES ? (free_bytes - RESERVE_BYTES) / (size_t)g->n_sharing : 1;
     *out_total = total;
 }

@@ -101,6 +101,9 @@ cuda_lower_fn lower_choose;
 bool choose_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_kv_write, lower_attn_ref, lower_attn_relative, lower_pick, lower_attn_fast, lower_attn_latent, lower_head_qmv,
     lower_head_gemm, lower_route, lower_passing, lower_experts, lower_experts_ref;
+cuda_lower_fn lower_sum, lower_gather;
+/* Behind the last op: all ranks get the tokens that the first one chose. */
+void cuda_tell_chosen(struct cuda *c);
 cuda_lower_fn lower_given, lower_pool_rows, lower_attn_rows, lower_attn_rows_flash;
 bool attn_rows_flash_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning, lower_lru, lower_wkv, lower_exchange, lower_mlstm,

@@ -79,6 +79,8 @@ void lower_embed(struct cuda *c, const struct op *op) {
         .position_offset = e->position_offset,
         .vocab = e->vocab,
         .by_type = e->by_type,
+        .first = e->first,
+        .of = e->of,
     };
     EMIT(c, KERNEL_embed, GRID(op->out[0].rows, 1, 1), 256, 0, a);
 }

@@ -36,6 +36,7 @@ static struct k_experts experts_args_of(const struct cuda *c, const struct op *o
         .inner = e->inner,
         .k = op->in[1].width,
         .n_experts = e->down->n_experts,
+        .first = e->first,
         .scale_input = e->scale_input,
     };
 }
@@ -272,7 +273,8 @@ void lower_experts(struct cuda *c, const struct op *op) {
     enum kind inner = kind_of(up_of(e)), down = kind_of(e->down);
     bool small = terms_bytes(a.up.in) <= FEW_SHARED && terms_bytes((int64_t)a.k * a.inner) <= FEW_SHARED;
     const struct some_kernels *some = some_of(c, &a, inner, down);
-    if (a.x.rows <= FEW_MAX && small && (a.x.rows == 1 || !some)) emit_few(c, &a, inner, down);
+    bool is_part = c->base.comm; /* choices of other ranks' experts are passed over by those that sort */
+    if (!is_part && a.x.rows <= FEW_MAX && small && (a.x.rows == 1 || !some)) emit_few(c, &a, inner, down);
     else if (some) emit_some(c, &a, some);
     else if (warpgroup_fits(c, &a, inner, down)) emit_warpgroup(c, &a, inner);
     else emit_many(c, &a, inner, down);

@@ -75,6 +75,7 @@ struct k_embed {
     struct k_view y;
     float scale;
     int32_t by_position, position_offset, vocab, by_type;
+    int32_t first, of; /* of a part of a table: its first row among `of`, other rows are 0; of 0: it is no part */
 };
 
 struct k_linear {
@@ -422,8 +423,22 @@ struct k_experts {
     KPTR(int32_t) tiles;  /* their number; (expert, first of its pairs, how many) of each */
     struct k_act act;
     int32_t inner, k, n_experts, scale_input;
+    int32_t first;      /* the number of the first of these experts; choices of others add nothing */
     int32_t tile_pairs; /* pairs of an expert that a block takes, at most */
     int32_t depth;      /* of a batch of requests: units of weights that a warp has under way, 2 or 4 */
+};
+
+/* What ranks do together (kernels/ranks.cu): a sum of `total` numbers, or rows of parts. */
+enum { RANKS_MAX = 16 };
+struct k_ranks {
+    KPTR(unsigned char) desks[RANKS_MAX]; /* of all ranks */
+    KPTR(uint32_t) rounds;                /* rounds until now; blocks that have left the launch */
+    KPTR(uint32_t) counters;              /* of the context */
+    KPTR(const float) in;
+    KPTR(float) out;
+    int64_t total;                              /* numbers of a sum; of rows: slots that they take */
+    int64_t whole, width, in_stride, out_stride; /* of rows: numbers in all and of this rank's part; from a row to the next */
+    int32_t rank, n, n_rounds, pad;
 };
 
 /* Recurrent ops: state of a sequence is state + slot * slot_stride. */

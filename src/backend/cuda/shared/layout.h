@@ -218,6 +218,17 @@ KFN int wexperts_shared_bytes(void) {
            WEXPERTS_WARPS * WEXPERTS_CHUNKS * 2 * WEXPERTS_CHUNK_UNITS * tile_unit_bytes(4, 32);
 }
 
+/* ---- ranks (kernels/ranks.cu): a desk has a flag for each rank and block; words that carry their round, for two rounds, of each rank; a slot of numbers for
+ * each block, for two rounds ---- */
+
+enum { RANKS_THREADS = 256, DESK_BLOCKS = 64, DESK_FEW = 16384, DESK_SLOT = 4096 };
+enum {
+    DESK_FLAGS = 0,
+    DESK_WORDS = DESK_FLAGS + RANKS_MAX * DESK_BLOCKS * 4,
+    DESK_SLOTS = DESK_WORDS + 2 * RANKS_MAX * DESK_FEW * 8,
+    DESK_BYTES = DESK_SLOTS + 2 * DESK_BLOCKS * DESK_SLOT * 4
+};
+
 /* ---- choosing (kernels/choose.cu): threads of a block, parts of a piece of the vocabulary ---- */
 
 enum { CHOOSE_THREADS = 512, CHOOSE_PIECE_PARTS = 4 };

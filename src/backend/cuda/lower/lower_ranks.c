@@ -1,0 +1,50 @@
+/* Lowering of what ranks do together: sums, and parts behind each other (kernels/ranks.cu). */
+#include "backend/cuda/lower/lower.h"
+
+static struct k_ranks ranks_args(const struct cuda *c, int64_t total) {
+    struct k_ranks a = {.rounds = c->ranks.rounds, .counters = c->counters, .total = total, .rank = c->base.comm->rank, .n = c->base.comm->size};
+    memcpy(a.desks, c->ranks.desks, sizeof a.desks);
+    return a;
+}
+
+/* Blocks that exchange a slot each in a round; the same on all ranks, since the result is. */
+static unsigned int exchange_grid(struct k_ranks *a, unsigned int slots) {
+    unsigned int blocks = slots < DESK_BLOCKS ? slots : DESK_BLOCKS;
+    a->n_rounds = blocks ? (int32_t)ceil_div(slots, blocks) : 0;
+    return blocks;
+}
+
+static void emit_gather(struct cuda *c, struct k_ranks *a, int64_t rows) {
+    a->total = rows * ceil_div(a->whole, DESK_SLOT);
+    EMIT(c, KERNEL_ranks_gather, GRID(exchange_grid(a, (unsigned int)a->total), 1, 1), RANKS_THREADS, 0, *a);
+}
+
+void lower_sum(struct cuda *c, const struct op *op) {
+    struct k_ranks a = ranks_args(c, op->in[0].rows * tensor_row_size(op->in[0]));
+    a.in = cuda_view(c, op->in[0]).p;
+    a.out = cuda_view(c, op->out[0]).p;
+    if (a.total <= DESK_FEW) EMIT(c, KERNEL_ranks_sum_few, GRID(ceil_div(a.total, RANKS_THREADS), 1, 1), RANKS_THREADS, 0, a);
+    else EMIT(c, KERNEL_ranks_sum_many, GRID(exchange_grid(&a, ceil_div(a.total, DESK_SLOT)), 1, 1), RANKS_THREADS, 0, a);
+}
+
+void lower_gather(struct cuda *c, const struct op *op) {
+    struct tensor y = op->out[0];
+    struct k_ranks a = ranks_args(c, 0);
+    a.whole = y.width, a.out_stride = y.row_stride;
+    a.out = cuda_view(c, y).p;
+    if (op->n_in) {
+        struct k_view x = cuda_view(c, op->in[0]);
+        a.in = x.p, a.width = x.width, a.in_stride = x.row_stride;
+    }
+    emit_gather(c, &a, y.rows);
+}
+
+/* The first rank chooses, and the next step of all may begin before the host knows what. */
+void cuda_tell_chosen(struct cuda *c) {
+    if (!c->base.comm || c->key.n_logits == 0 || c->key.no_choice) return;
+    struct k_ranks a = ranks_args(c, 0);
+    a.whole = c->key.n_logits;
+    a.width = c->base.comm->rank == 0 ? c->key.n_logits : 0;
+    a.in = a.out = c->chosen;
+    emit_gather(c, &a, 1);
+}
