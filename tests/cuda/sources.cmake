@@ -27,6 +27,18 @@ endfunction()
 mlxcel_fake_driver(fake_cuda fake-driver)
 mlxcel_fake_driver(fake_cuda_broken fake-driver-broken FAKE_LACKS)
 
+# NCCL for ranks that are threads: as it should be, without a function that is needed, and without those that may be missing.
+function(mlxcel_fake_nccl target folder)
+  add_library(${target} MODULE tests/cuda/nccl/fake_nccl.c)
+  target_link_libraries(${target} PRIVATE mlxcel_flags)
+  target_compile_definitions(${target} PRIVATE ${ARGN})
+  set_target_properties(${target} PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${folder} OUTPUT_NAME libnccl SUFFIX .so.2)
+  add_dependencies(unit_tests ${target})
+endfunction()
+mlxcel_fake_nccl(fake_nccl fake-nccl)
+mlxcel_fake_nccl(fake_nccl_broken fake-nccl-broken FAKE_LACKS)
+mlxcel_fake_nccl(fake_nccl_older fake-nccl-older FAKE_OLDER)
+
 # Two toolkits side by side, in folders with blanks and letters beyond ASCII. The fake nvcc reads its version from the folder's name.
 add_executable(fake_nvcc tests/cuda/fake_nvcc.c tests/test_paths.c)
 target_link_libraries(fake_nvcc PRIVATE mlxcel_core)
