@@ -362,6 +362,9 @@ static void waiting_for_ever(void) {
         while (fake.alive()) os_sleep_ms(1);
         check_no_misuse(rows[i].config);
     }
+    tell(&a, "fake-nccl", "");
+    run_ranks(1, whole_life); /* whoever comes next joins those threads */
+    check_numbers(1);
     arena_free(&a);
 }
 

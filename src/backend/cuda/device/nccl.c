@@ -31,7 +31,7 @@ struct word {
 
 enum launch_state { STARTING, READY, FAILED, LEFT };
 
-/* ncclCommInitRank on its way. It belongs to the thread once it is LEFT. */
+/* ncclCommInitRank on its way. */
 struct launch {
     struct nccl_library lib;
     const struct cuda_driver *driver;
@@ -43,7 +43,11 @@ struct launch {
     ncclComm_t ranks;
     ncclResult_t result;
     struct err err;
+    struct launch *next; /* of those that are LEFT */
 };
+
+/* Launches that nobody waits for any more and that NCCL still has; who opens the next one puts away what has ended. */
+static _Atomic(struct launch *) left_behind;
 
 static void say(struct word *w, const struct err *reason) {
     w->code = reason->code;
@@ -96,12 +100,26 @@ static void run_launch(void *user) {
     struct launch *l = user;
     int code = init_rank(l, &l->err);
     if (code) l->ranks = NULL;
-    if (atomic_exchange(&l->state, code ? FAILED : READY) != LEFT) {
-        os_wake_all(&l->state);
-        return;
+    bool is_left = atomic_exchange(&l->state, code ? FAILED : READY) == LEFT;
+    os_wake_all(&l->state);
+    if (is_left && l->ranks) l->lib.ncclCommAbort(l->ranks);
+}
+
+static void put_left(struct launch *l) {
+    l->next = atomic_load(&left_behind);
+    while (!atomic_compare_exchange_weak(&left_behind, &l->next, l)) {}
+}
+
+static void clear_left(void) {
+    for (struct launch *l = atomic_exchange(&left_behind, NULL), *next; l; l = next) {
+        next = l->next;
+        if (atomic_load(&l->state) == LEFT) {
+            put_left(l);
+            continue;
+        }
+        os_thread_join(l->thread);
+        mem_free(l);
     }
-    if (l->ranks) l->lib.ncclCommAbort(l->ranks);
-    mem_free(l);
 }
 
 /* Until NCCL has answered, or for so long. */
@@ -139,7 +157,10 @@ static void leave(struct launch *l) {
     uint32_t starting = STARTING;
     if (l->thread) {
         wait_for_launch(l, GRACE_MS);
-        if (atomic_compare_exchange_strong(&l->state, &starting, LEFT)) return;
+        if (atomic_compare_exchange_strong(&l->state, &starting, LEFT)) {
+            put_left(l);
+            return;
+        }
         os_thread_join(l->thread);
     }
     if (l->ranks) l->lib.ncclCommAbort(l->ranks);
@@ -161,6 +182,7 @@ static int join(struct comm *c, struct launch *l, const struct nccl_options *o, 
 }
 
 int nccl_open(struct comm *comm, const struct nccl_options *o, struct nccl **out, struct err *err) {
+    clear_left();
     struct launch *l = mem_alloc(sizeof *l);
     l->driver = o->driver;
     l->rank = comm->rank;
