@@ -31,6 +31,7 @@ struct seat {
     struct os_thread *thread;
     const char *path; /* of the library */
     int32_t join_ms;
+    const struct cuda_driver *driver;
     float in[N_NUMBERS], out[N_NUMBERS], in_place[N_NUMBERS];
     char own[N_BYTES], equal[N_MOST * N_BYTES], unlike[N_MOST * N_BYTES];
     int code;
@@ -59,7 +60,7 @@ static void tell(struct arena *a, const char *folder, const char *config) {
           os_dl_symbol(fake.lib, "fake_nccl_idle", &fake.idle) && os_dl_symbol(fake.lib, "fake_nccl_stuck", &fake.stuck) &&
           os_dl_symbol(fake.lib, "fake_nccl_release", &fake.release));
     fake.set(config);
-    for (int32_t r = 0; r < N_MOST; r++) seats[r].path = fake.path, seats[r].join_ms = 0;
+    for (int32_t r = 0; r < N_MOST; r++) seats[r].path = fake.path, seats[r].join_ms = 0, seats[r].driver = NULL;
 }
 
 /* One thread for each rank, to the end of all of them. */
@@ -128,7 +129,7 @@ static int one_round(struct seat *s) {
 
 static int open_seat(struct seat *s) {
     fake.rank(s->comm->rank);
-    return nccl_open(s->comm, &(struct nccl_options){.path = s->path, .join_ms = s->join_ms}, &s->nccl, &s->err);
+    return nccl_open(s->comm, &(struct nccl_options){.driver = s->driver, .path = s->path, .join_ms = s->join_ms}, &s->nccl, &s->err);
 }
 
 static void whole_life(void *user) {
@@ -429,6 +430,48 @@ static void functions_are_missing(void) {
     arena_free(&a);
 }
 
+/* ---- contexts ------------------------------------------------------------------------------------------------------------- */
+
+static _Thread_local CUcontext context;
+static _Atomic int n_taken[N_MOST], fail_rank; /* threads that took the context of the rank; -1: nobody fails */
+
+static CUresult get_context(CUcontext *out) {
+    *out = context;
+    return CUDA_SUCCESS;
+}
+
+/* A seat is its context. */
+static CUresult take_context(CUcontext wanted) {
+    if (context) return CUDA_ERROR_INVALID_CONTEXT; /* the rank's thread has it already */
+    int32_t rank = (int32_t)((struct seat *)(void *)wanted - seats);
+    if (rank == fail_rank) return CUDA_ERROR_LAUNCH_FAILED;
+    context = wanted;
+    n_taken[rank]++;
+    return CUDA_SUCCESS;
+}
+
+static void live_with_context(void *user) {
+    context = (CUcontext)user;
+    whole_life(user);
+}
+
+/* NCCL begins in another thread, which must have the rank's context. */
+static void the_context_goes_along(void) {
+    static const struct cuda_driver driver = {.cuCtxGetCurrent = get_context, .cuCtxSetCurrent = take_context};
+    struct arena a = {0};
+    for (int32_t n = 3; n >= 1; n -= 2) { /* the one alone fails */
+        fail_rank = n == 1 ? 0 : -1;
+        tell(&a, "fake-nccl", "");
+        for (int32_t r = 0; r < n; r++) seats[r].driver = &driver, n_taken[r] = 0;
+        run_ranks(n, live_with_context);
+        if (n > 1) check_numbers(n);
+        else check_all_say(1, "a context that fails", "taking the context of rank 0: CUDA_ERROR_LAUNCH_FAILED");
+        for (int32_t r = 0; r < n; r++) CHECK_INT(n_taken[r], n > 1);
+        check_no_misuse("contexts");
+    }
+    arena_free(&a);
+}
+
 /* ---- over TCP --------------------------------------------------------------------------------------------------------------- */
 
 static struct comm_tcp_options joins[N_MOST];
@@ -564,6 +607,7 @@ static const struct unit_case cases[] = {{"sums_and_gathers", sums_and_gathers},
                                          {"the_system_library", the_system_library},
                                          {"versions", versions},
                                          {"functions_are_missing", functions_are_missing},
+                                         {"the_context_goes_along", the_context_goes_along},
                                          {"ranks_over_tcp", ranks_over_tcp},
                                          {"the_fake_notices", the_fake_notices},
                                          {"ranks_out_of_step", ranks_out_of_step},
