@@ -54,6 +54,8 @@ set(BACKEND_SOURCES
   src/backend/cuda/device/gpu.c
   src/backend/cuda/device/image.c
   src/backend/cuda/device/module.c
+  src/backend/cuda/device/nccl.c
+  src/backend/cuda/device/nccl_library.c
   src/backend/cuda/device/plan_gpu.c
   src/backend/cuda/device/probe.c
   src/backend/cuda/device/support.c

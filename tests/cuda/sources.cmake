@@ -1,11 +1,12 @@
 # Stand-ins for what a machine without a GPU lacks: a driver library and a CUDA toolkit, both steered by the tests; and cuda_abi, which holds
 # our declarations of the driver against NVIDIA's header where there is one, cuda_smoke, which runs kernels/probe.cu on a true GPU, cuda_one,
-# which runs kernels/one.cu there, cuda_choose, which runs kernels/choose.cu, and cuda_paths, which plans models on GPUs that are not there.
+# which runs kernels/one.cu there, cuda_choose, which runs kernels/choose.cu, cuda_nccl, which tries this
+# machine's NCCL, and cuda_paths, which plans models on GPUs that are not there.
 find_path(CUDA_H_DIR cuda.h PATHS $ENV{CUDA_PATH}/include $ENV{CUDA_HOME}/include /usr/local/cuda/include NO_CMAKE_FIND_ROOT_PATH
   DOC "folder of NVIDIA's cuda.h, for a test only")
 mark_as_advanced(CUDA_H_DIR)
 list(APPEND TEST_PROGRAMS "cuda_abi=tests/cuda/abi_ours.c tests/cuda/abi_nvidia.c" "cuda_smoke=tests/cuda/smoke.c" "cuda_one=tests/cuda/one.c"
-  "cuda_choose=tests/cuda/choose.c" "cuda_paths=tests/cuda/paths.c")
+  "cuda_choose=tests/cuda/choose.c" "cuda_nccl=tests/cuda/nccl/one_rank.c" "cuda_paths=tests/cuda/paths.c")
 if(CUDA_H_DIR)
   set_source_files_properties(tests/cuda/abi_nvidia.c PROPERTIES COMPILE_OPTIONS "-isystem;${CUDA_H_DIR};-DHAVE_CUDA_H")
 endif()
@@ -26,6 +27,18 @@ function(mlxcel_fake_driver target folder)
 endfunction()
 mlxcel_fake_driver(fake_cuda fake-driver)
 mlxcel_fake_driver(fake_cuda_broken fake-driver-broken FAKE_LACKS)
+
+# NCCL for ranks that are threads: as it should be, without a function that is needed, and without those that may be missing.
+function(mlxcel_fake_nccl target folder)
+  add_library(${target} MODULE tests/cuda/nccl/fake_nccl.c)
+  target_link_libraries(${target} PRIVATE mlxcel_flags)
+  target_compile_definitions(${target} PRIVATE ${ARGN})
+  set_target_properties(${target} PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${folder} OUTPUT_NAME libnccl SUFFIX .so.2)
+  add_dependencies(unit_tests ${target})
+endfunction()
+mlxcel_fake_nccl(fake_nccl fake-nccl)
+mlxcel_fake_nccl(fake_nccl_broken fake-nccl-broken FAKE_LACKS)
+mlxcel_fake_nccl(fake_nccl_older fake-nccl-older FAKE_OLDER)
 
 # Two toolkits side by side, in folders with blanks and letters beyond ASCII. The fake nvcc reads its version from the folder's name.
 add_executable(fake_nvcc tests/cuda/fake_nvcc.c tests/test_paths.c)

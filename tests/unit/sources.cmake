@@ -22,6 +22,7 @@ set(UNIT_SUITES
   library_load
   limits
   line_edit
+  nccl
   screen_text
   ops_elem
   ops_moe
