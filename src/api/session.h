@@ -31,6 +31,7 @@ struct session_layers {
 /* Processes that compute one model together, of which this is one. */
 struct session_world {
     int32_t rank, size; /* size below 2: this process is alone */
+    int32_t rank_here;  /* among the processes of this machine; below 0: unknown */
     const char *host;   /* where the first rank listens for the others */
     int32_t port;
     struct str secret;

@@ -38,7 +38,8 @@ static int name_gpu(const struct session_options *o, int32_t rank, struct rank_d
     struct str name = name_at(device, rank);
     bool is_list = strchr(device, ','), is_one = strchr(device, ':') && !is_list;
     if (is_one)
-        return err_set(err, ERR_EARG, "--device %s is one GPU, and there are %d ranks: name one for each, with commas between them, or --device cuda",
+        return err_set(err, ERR_EARG,
+                       "--device %s is one GPU, and there are %d ranks: name one for each, with commas between them, or --device cuda",
                        device, o->n_ranks);
     if (is_list && (!name.n || name_at(device, o->n_ranks).n || name.n >= sizeof out->name))
         return err_set(err, ERR_EARG, "--device %s must name a GPU for each of the %d ranks", device, o->n_ranks);
@@ -55,7 +56,11 @@ int session_ranks_device(const struct session_options *o, bool is_gpu, int32_t r
     if (is_gpu && cuts) return name_gpu(o, rank, out, err);
     if (o->device && strchr(o->device, ','))
         return err_set(err, ERR_EARG, "--device %s names several devices; that is for --tensor-parallel", o->device);
-    out->options.name = o->device && strcmp(o->device, "auto") != 0 ? o->device : NULL;
+    bool is_any = !o->device || strcmp(o->device, "auto") == 0 || strcmp(o->device, "cuda") == 0;
+    if (is_gpu && is_process(o) && is_any && o->world.rank_here >= 0) {
+        snprintf(out->name, sizeof out->name, "cuda:%d", o->world.rank_here);
+        out->options.name = out->name;
+    } else out->options.name = o->device && strcmp(o->device, "auto") != 0 ? o->device : NULL;
     return ERR_OK;
 }
 
@@ -82,11 +87,13 @@ static int join(struct session *s, struct err *err) {
     snprintf(kv_bits, sizeof kv_bits, "%d", o->kv_bits ? o->kv_bits : 16);
     bool is_exact = o->precision == SESSION_EXACT; /* the same bits with all kernels */
     const char *version = str_fmt(&s->arena, "%s (%s, %s)", build.version, build.commit, build.target).p;
-    const struct comm_fact facts[] = {{"the version of mlxcel", version},
-                                      {"the checkpoint", checkpoint},
-                                      {"--precision", precisions[o->precision]},
-                                      {"--kv-bits", kv_bits},
-                                      {"the processor (--cpu)", is_exact ? "any" : str_cstr(&s->arena, build.cpu_features)}};
+    const struct comm_fact facts[] = {
+        {"the version of mlxcel", version},
+        {"the checkpoint", checkpoint},
+        {"--precision", precisions[o->precision]},
+        {"--kv-bits", kv_bits},
+        {"the kind of device (--device)", s->device->type->name},
+        {"the processor (--cpu)", is_exact || s->device->is_gpu ? "any" : str_cstr(&s->arena, build.cpu_features)}};
     struct comm_tcp_options options = {.rank = w->rank,
                                        .size = w->size,
                                        .host = w->host,

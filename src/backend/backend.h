@@ -221,6 +221,7 @@ struct backend_options {
     bool no_fuse;      /* run the plain list, for conformance */
     int32_t kv_bits;   /* of a cached number: 8 or 4 on the CPU, 8 on a GPU; 0 or 16: as the precision wants it */
     struct comm *comm; /* the context is a rank of this group, which lives longer; NULL: it is alone */
+    bool by_nccl;      /* ranks of one process, too, exchange by NCCL; for tests */
 };
 
 struct step_paths;

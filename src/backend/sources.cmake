@@ -40,6 +40,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/context/memory.c
   src/backend/cuda/context/part.c
   src/backend/cuda/context/ranks.c
+  src/backend/cuda/context/ranks_nccl.c
   src/backend/cuda/context/step.c
   src/backend/cuda/context/weight.c
   src/backend/cuda/decode/attention.c

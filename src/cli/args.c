@@ -96,8 +96,7 @@ static int refuse_parallel(struct str name, struct err *err) {
     static const char *const names[] = {"tp-", "pp-", "pipeline-parallel", "node-role"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (str_starts(name, str_of(names[i])))
-            return err_set(err, ERR_EARG,
-                           "--%.*s: pipeline parallelism is not supported; --tensor-parallel N cuts a model for N ranks of the CPU",
+            return err_set(err, ERR_EARG, "--%.*s: pipeline parallelism is not supported; --tensor-parallel N cuts a model for N ranks",
                            STR_ARG(name));
     return ERR_OK;
 }

@@ -61,6 +61,13 @@ static int32_t ranks_here(const struct args *args) {
     return args_given(args, OPT_LOCAL_SIZE) && number(args, OPT_LOCAL_SIZE, 1, RANKS_MAX, &n, &unread) == ERR_OK ? n : 0;
 }
 
+/* The number of this process among those; -1: unknown. */
+static int32_t rank_here(const struct args *args) {
+    int32_t n = 0;
+    struct err unread;
+    return args_given(args, OPT_LOCAL_RANK) && number(args, OPT_LOCAL_RANK, 0, RANKS_MAX, &n, &unread) == ERR_OK ? n : -1;
+}
+
 static int read_address(const struct args *args, struct session_world *w, struct err *err) {
     w->port = PORT_USUAL;
     if (args_given(args, OPT_MASTER_PORT)) TRY(number(args, OPT_MASTER_PORT, 1, 65535, &w->port, err));
@@ -96,6 +103,7 @@ int args_world(const struct args *args, struct session_options *out, struct err 
         return err_set(err, ERR_EARG, "--tensor-parallel %d among %d processes: each process is one rank; leave it out", out->n_ranks,
                        w.size);
     TRY(read_address(args, &w, err));
+    w.rank_here = rank_here(args);
     out->n_ranks = w.size;
     out->world = w;
     int32_t here = ranks_here(args);

@@ -49,8 +49,8 @@ static void mate_main(void *user) {
     follow_calls(&m->model, m->backend, &told);
 }
 
-static int open_mate(struct mate *m, const struct backend_type *type, const struct device_options *device, const struct backend_options *options, team_model_fn *open_model,
-                     void *user, struct err *err) {
+static int open_mate(struct mate *m, const struct backend_type *type, const struct device_options *device,
+                     const struct backend_options *options, team_model_fn *open_model, void *user, struct err *err) {
     struct device *d;
     struct backend_options own = *options;
     own.comm = m->comm;

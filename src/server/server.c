@@ -279,7 +279,7 @@ int server_run(const struct server_options *options, struct err *err) {
     uv_run(&s->loop, UV_RUN_DEFAULT);
     if (s->options.inside) s->options.inside->on_over(s->options.inside->user);
     pull_close(s);
-    models_close(s); /* no job is left: their clients are gone */
+    models_close(s);                              /* no job is left: their clients are gone */
     if (!s->options.inside) os_hold_interrupts(); /* the handles that take them are closed now */
     uv_walk(&s->loop, close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);

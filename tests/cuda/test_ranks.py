@@ -2,12 +2,14 @@
 """Ranks on emulated GPUs (tests/cuda/emu): several on one, on two that reach each other's memory, on two that do not.
 
 Golden models cut for 2, 3 and 4 ranks, exact and in the default precision; the built-in model's tokens against those of ranks on the CPU, greedy and drawn; a server with several requests
-at once; memory that is given back; who is refused; a rank that fails. Needs a build with kernels for 9.0, whose images the emulator takes for its own, and g++.
+at once; NCCL by a fake of it; memory that is given back; who is refused; a rank that fails. Needs a build with kernels for 9.0, whose images the emulator takes for its own, and g++.
 
 usage: test_ranks.py BUILD [DATA [EMULATOR]]      EMULATOR: a folder with one that was built
 """
+import concurrent.futures
 import os
 import re
+import socket
 import sys
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
@@ -16,6 +18,12 @@ from test_split import PROMPTS, execute, run_on_emulator, serve
 QUANT = "tests/golden/quant"
 GENERATE = ["generate", "--tokens", "1,2,3,40,50", "-n", "8", "--precision", "exact"]
 NO_MEMORY_LEFT = "emu: 0 pieces of memory left"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 def check_golden(build, folder, data):
@@ -32,6 +40,26 @@ def check_golden(build, folder, data):
         rc, out, err = execute([f"{build}/golden_tests", "--backend", "cuda", "--ranks", str(n), *options, *(["--only", only] if only else []), models], folder, "sms=8;late;report")
         ok = rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed, 0 skipped", out, re.M) and "emu: ranks_sum_few" in err and NO_MEMORY_LEFT in err
         yield f"{only or os.path.basename(models)} by {n} ranks {' '.join(options)}".rstrip(), ok, out + err
+
+
+def check_nccl(build, folder, data):
+    """Calls of NCCL instead of kernels, by a fake one for threads; a call that fails ends all ranks with its name. Processes without the library are told which one is missing."""
+    both = f"{folder}:{build}/fake-nccl"
+    cases = [(2, f"{QUANT}/affine-4-g64", None, []), (3, f"{QUANT}/affine-4-g64", None, []), (2, f"{QUANT}/affine-4-g64", None, ["--precision", "auto", "--close"])]
+    if data:
+        cases += [(2, os.path.join(data, "golden"), name, []) for name in ("qwen3_moe-q4-g64", "olmo2")]
+    for n, models, only, options in cases:
+        command = [f"{build}/golden_tests", "--backend", "cuda", "--ranks", str(n), "--nccl", *options, *(["--only", only] if only else []), models]
+        rc, out, err = execute(command, both, "sms=8;late;report")
+        ok = rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed, 0 skipped", out, re.M) and "emu: ranks_" not in err and NO_MEMORY_LEFT in err
+        yield f"{only or os.path.basename(models)} by NCCL and {n} ranks {' '.join(options)}".rstrip(), ok, out + err
+    for call in "ncclAllReduce:3", "ncclAllGather:1", "ncclCommInitRank:1":
+        rc, out, err = execute([f"{build}/golden_tests", "--backend", "cuda", "--ranks", "2", "--nccl", f"{QUANT}/affine-4-g64"], both, "sms=8", FAKE_NCCL=f"fail={call}")
+        yield f"{call} fails", rc == 1 and call.partition(":")[0] in out + err, f"{rc} {out} {err}"
+    group = [f"{build}/mlxcel", *GENERATE, "--device", "cuda:0", "--world-size", "2", "--coordinator", f"127.0.0.1:{free_port()}", "--rank"]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        ends = list(pool.map(lambda rank: execute([*group, rank], folder, "sms=8", MLXCEL_JOB_SECRET="a secret of the test, long"), "01"))
+    yield "two processes whose NCCL is missing, or does not know this driver", all(rc == 1 and not out and "nccl" in err for rc, out, err in ends), str(ends)
 
 
 def check_tokens(build, folder):
@@ -65,6 +93,7 @@ def check_refusals(build, folder):
 
 def all_checks(build, folder, data):
     yield from check_golden(build, folder, data)
+    yield from check_nccl(build, folder, data)
     yield from check_tokens(build, folder)
     yield from check_server(build, folder)
     yield from check_refusals(build, folder)

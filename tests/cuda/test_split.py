@@ -25,8 +25,8 @@ PROMPTS = ["Once upon a time", "Once upon a day there was", "The dog"]
 HANG = 600
 
 
-def execute(command, folder=None, limits="sms=4;late"):
-    env = dict(os.environ, EMU_CUDA=limits)
+def execute(command, folder=None, limits="sms=4;late", **more):
+    env = dict(os.environ, EMU_CUDA=limits, **more)
     if folder:
         env["LD_LIBRARY_PATH"] = folder
     run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=ROOT, timeout=HANG)

@@ -22,11 +22,11 @@
  * With --split N[,E[,R]]: the last N layers run on the backend, those before them on the CPU, and so do the experts of the first E layers; steps of R rows
  * borrow the CPU's weights.
  *
- * With --ranks N: the model is cut for N ranks, which are threads.
+ * With --ranks N: the model is cut for N ranks, which are threads; with --nccl those on GPUs exchange by NCCL.
  *
  * With --config NAME: that file is read in place of config.json, in the folders that have it: the same model in other words.
  *
- * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--kv-bits N] [--split N[,E[,R]]] [--ranks N] [--text] [--config NAME] [--only TEXT]
+ * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--kv-bits N] [--split N[,E[,R]]] [--ranks N [--nccl]] [--text] [--config NAME] [--only TEXT]
  * FOLDER...   (a folder, or a folder of folders)
  */
 #include "../backend_alone.h"
@@ -84,6 +84,7 @@ static bool must_grow; /* leave the device's memory to others too */
 static enum precision precision = PRECISION_EXACT;
 static int32_t kv_bits;
 static int32_t split_layers = -1, split_experts, split_borrows; /* --split */
+static bool by_nccl;                                            /* --nccl */
 static int32_t n_ranks = 1;                                     /* --ranks */
 static const char *config_name = "config.json";
 static bool is_text_only; /* only prompts without an image */
@@ -517,6 +518,7 @@ static int open_bench(struct bench *b, const char *dir, const char *backend, enu
     if (b->n_ranks > 1) {
         TRY(team_open(n_ranks, &b->team, err));
         o.comm = team_comm(b->team);
+        o.by_nccl = by_nccl;
     }
     if (b->is_split) TRY(open_split(b, type, &device, &o, err));
     else TRY(backend_open_alone(type, &device, &o, &b->be, err));
@@ -661,6 +663,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "--grow")) must_grow = true;
         else if (!strcmp(argv[i], "--kv-bits") && i + 1 < argc) kv_bits = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--split") && i + 1 < argc) set_split(argv[++i]);
+        else if (!strcmp(argv[i], "--nccl")) by_nccl = true;
         else if (!strcmp(argv[i], "--ranks") && i + 1 < argc) n_ranks = atoi(argv[++i]);
         else test_tree(argv[i], str_of(argv[i]), only);
     }

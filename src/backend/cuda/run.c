@@ -142,11 +142,13 @@ static int launch_all(struct cuda *c, struct err *err) {
         for (; begun < p->n_loans && p->loans[begun].first == i; begun++) TRY(cuda_loan_begin(c, &p->loans[begun], err));
         if (c->times) CUDA_TRY(c, c->d->cuEventRecord(c->timers[i], c->stream), "an event");
         void *params[] = {p->args + l->args};
-        CUDA_TRY(c,
-                 c->d->cuLaunchKernel(c->gpu->functions[l->kernel], l->grid[0], l->grid[1], l->grid[2], l->threads, 1, 1, l->shared_bytes,
-                                      c->stream, params, NULL),
-                 "launching %s for op %d (%s), grid %u %u %u, %u threads, %u bytes", cuda_kernel_name(l->kernel), l->op,
-                 op_name(c->base.list.ops[l->op].kind), l->grid[0], l->grid[1], l->grid[2], l->threads, l->shared_bytes);
+        if (l->kernel == N_KERNELS) TRY(cuda_call(c, params[0], err));
+        else
+            CUDA_TRY(c,
+                     c->d->cuLaunchKernel(c->gpu->functions[l->kernel], l->grid[0], l->grid[1], l->grid[2], l->threads, 1, 1,
+                                          l->shared_bytes, c->stream, params, NULL),
+                     "launching %s for op %d (%s), grid %u %u %u, %u threads, %u bytes", cuda_kernel_name(l->kernel), l->op,
+                     op_name(c->base.list.ops[l->op].kind), l->grid[0], l->grid[1], l->grid[2], l->threads, l->shared_bytes);
         for (; ended < begun && p->loans[ended].last == i; ended++) TRY(cuda_loan_end(c, &p->loans[ended], err));
     }
     if (!c->times) return ERR_OK;

@@ -74,6 +74,7 @@ int cuda_open(struct device *d, const struct backend_options *options, struct ba
     c->base.takes_inputs = true;
     c->base.rows_max = MAX_GRID_Y / 2; /* rows are the second dimension of a grid, and wide products have two for each */
     c->base.tower_rows_max = MAX_GRID_Y;
+    c->ranks.by_nccl = options->comm && (options->by_nccl || options->comm->n_here < options->comm->size);
     int code = open_context(c, err);
     if (code) {
         cuda_close(&c->base);

@@ -8,6 +8,7 @@
 #define MLXCEL_BACKEND_CUDA_CONTEXT_CONTEXT_H
 
 #include "backend/cuda/device/gpu.h"
+#include "backend/cuda/device/nccl.h"
 #include "backend/cuda/shared/layout.h"
 #include "backend/plan.h"
 
@@ -42,7 +43,7 @@ struct cuda_piece {
 };
 
 struct launch {
-    enum kernel_id kernel;
+    enum kernel_id kernel; /* N_KERNELS: a struct cuda_call instead */
     unsigned int grid[3], threads, shared_bytes;
     size_t args;  /* offset in program.args */
     int32_t op;   /* index in the list, for timings and messages */
@@ -132,6 +133,8 @@ struct cuda_places {
 
 /* A context that is one of several ranks (ranks.c). */
 struct cuda_ranks {
+    bool by_nccl;             /* ranks do not share a process; or they are told to use NCCL all the same */
+    struct nccl *nccl;        /* the rest is for ranks that do without */
     bool is_open, is_at_work; /* at_work: others may still look at the desk */
     CUdeviceptr desk, rounds;
     void *host_desk;                       /* instead of `desk`, where GPUs do not reach each other */
@@ -291,6 +294,18 @@ int cuda_loan_begin(struct cuda *c, const struct cuda_loan *loan, struct err *er
 int cuda_loan_end(struct cuda *c, const struct cuda_loan *loan, struct err *err);
 CUdeviceptr cuda_loan_place(const struct cuda *c, int32_t place);
 void cuda_places_close(struct cuda *c);
+
+/* ---- ranks in processes of their own (ranks_nccl.c) ---- */
+enum cuda_call_kind { CALL_SUM, CALL_GATHER, CALL_TELL };
+struct cuda_call {
+    enum cuda_call_kind kind;
+    int32_t rows, width, whole; /* of parts: this rank's, and all */
+    CUdeviceptr in, out;
+    CUdeviceptr parts; /* op scratch memory for two times rows of `whole` numbers */
+    int64_t total, in_stride, out_stride;
+};
+int cuda_calls_open(struct cuda *c, struct err *err);
+int cuda_call(struct cuda *c, const struct cuda_call *call, struct err *err);
 
 /* ---- ranks (ranks.c) ---- */
 /* Nothing happens where the context is alone. */

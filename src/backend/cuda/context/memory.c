@@ -71,7 +71,8 @@ int cuda_check_waits(struct cuda *c, struct err *err) {
     *c->gave_up = 0;
     CUDA_TRY(c, c->d->cuMemsetD32Async(c->counters + COUNTERS_GAVE_UP * sizeof(uint32_t), 0, 1, c->stream), "clearing counters");
     if (why == GAVE_UP_RANK) return err_set(err, ERR_EDEVICE, "GPU %d: another rank has failed", c->gpu->about->index);
-    if (c->base.comm) return err_set(err, ERR_EDEVICE, "GPU %d: waited half a minute for another rank's part of a sum", c->gpu->about->index);
+    if (c->base.comm)
+        return err_set(err, ERR_EDEVICE, "GPU %d: waited half a minute for another rank's part of a sum", c->gpu->about->index);
     return err_set(
         err, ERR_EDEVICE,
         "GPU %d: blocks of a step waited for each other in vain, since not all of its %d multiprocessors ran them at once: another "

@@ -1,6 +1,6 @@
 /* A context as a rank: desks, through which kernels of all ranks exchange numbers (kernels/ranks.cu).
  *
- * Ranks are threads of this process, each with a GPU of its own, or several on one. A desk is memory of the rank's GPU where every rank can reach it, else of the
+ * Ranks are threads of this process, each with a GPU of its own, or several on one. (Between processes NCCL is asked instead: ranks_nccl.c.) A desk is memory of the rank's GPU where every rank can reach it, else of the
  * host, which all can reach. Desks are opened with the first list, by the ranks' own threads: opening is an exchange. */
 #include "backend/cuda/context/context.h"
 
@@ -47,12 +47,12 @@ static int open_desk(struct cuda *c, bool is_hosts, CUdeviceptr *out, struct err
     return ERR_OK;
 }
 
-int cuda_ranks_open(struct cuda *c, struct err *err) {
+static int open_desks(struct cuda *c, struct err *err) {
     struct comm *comm = c->base.comm;
     struct cuda_ranks *k = &c->ranks;
     struct card all[RANKS_MAX], own = {.context = c->gpu->context, .device = c->gpu->about->handle, .gave_up = c->gave_up};
     bool is_hosts = false;
-    if (!comm || k->is_open) return ERR_OK;
+    if (comm->size > RANKS_MAX) return err_set(err, ERR_EUNSUPPORTED, "%d ranks on GPUs; there may be %d", comm->size, RANKS_MAX);
     TRY(show_cards(c, &own, all, err));
     own.reaches_all = reaches_all(c, all);
     TRY(show_cards(c, &own, all, err));
@@ -60,6 +60,13 @@ int cuda_ranks_open(struct cuda *c, struct err *err) {
     TRY(open_desk(c, is_hosts, &own.desk, err));
     TRY(show_cards(c, &own, all, err));
     for (int32_t r = 0; r < comm->size; r++) k->desks[r] = all[r].desk, k->gave_up[r] = all[r].gave_up;
+    return ERR_OK;
+}
+
+int cuda_ranks_open(struct cuda *c, struct err *err) {
+    struct cuda_ranks *k = &c->ranks;
+    if (!c->base.comm || k->is_open) return ERR_OK;
+    TRY(k->by_nccl ? cuda_calls_open(c, err) : open_desks(c, err));
     k->is_open = true;
     return ERR_OK;
 }
@@ -67,13 +74,18 @@ int cuda_ranks_open(struct cuda *c, struct err *err) {
 /* Kernels of the others wait for this rank's, and memory that is freed waits for kernels: nobody launches a step before all have lowered it. */
 int cuda_ranks_meet(struct cuda *c, struct err *err) {
     char none = 0;
-    if (!c->base.comm) return ERR_OK;
+    if (!c->base.comm || c->ranks.nccl) return ERR_OK;
     c->ranks.is_at_work = true;
     return comm_all_gather(c->base.comm, &none, 0, &none, 0, err);
 }
 
 void cuda_ranks_rest(struct cuda *c) {
     struct err unread;
+    if (c->ranks.nccl) { /* closing is a meeting, too */
+        nccl_close(c->ranks.nccl);
+        c->ranks.nccl = NULL;
+        c->ranks.is_open = false;
+    }
     if (!c->ranks.is_at_work) return;
     c->d->cuStreamSynchronize(c->stream);
     cuda_ranks_meet(c, &unread);
@@ -81,7 +93,7 @@ void cuda_ranks_rest(struct cuda *c) {
 }
 
 int cuda_ranks_result(struct cuda *c, int code) {
-    for (int32_t r = 0; code && c->ranks.is_open && r < c->base.comm->size; r++) *c->ranks.gave_up[r] = GAVE_UP_RANK;
+    for (int32_t r = 0; code && c->ranks.is_open && !c->ranks.nccl && r < c->base.comm->size; r++) *c->ranks.gave_up[r] = GAVE_UP_RANK;
     return code;
 }
 

@@ -27,7 +27,7 @@ struct cuda_graph *cuda_graph_find(struct cuda *c, const struct step_key *key) {
 }
 
 bool cuda_graph_wanted(struct cuda *c, const struct step_key *key) {
-    if (!may_replay(key)) return false;
+    if (!may_replay(key) || c->ranks.by_nccl) return false;
     for (int32_t i = 0; i < c->n_seen && i < SEEN_MAX; i++)
         if (same_key(&c->seen[i], key)) return true;
     c->seen[c->n_seen++ % SEEN_MAX] = *key;
@@ -189,7 +189,7 @@ static struct cuda_graph *graph_slot(struct cuda *c) {
 bool cuda_graph_at_once(const struct cuda *c) {
     struct runs r;
     bool any = false;
-    if (!c->is_replayed || !may_replay(&c->key) || c->key.n_rows > LIST_ROWS) return false;
+    if (!c->is_replayed || c->ranks.by_nccl || !may_replay(&c->key) || c->key.n_rows > LIST_ROWS) return false;
     gather_runs(c, &r);
     for (int32_t i = 0; i < r.n_runs; i++) any = any || r.runs[i].is_one;
     free_runs(&r);

@@ -25,8 +25,8 @@ struct cuda_gpu {
     int n_modules;
     CUfunction functions[N_KERNELS]; /* NULL: not compiled for this GPU */
     bool begins_early[N_KERNELS]; /* in a graph the kernel may start before the one in front of it has ended, and waits for it by itself */
-    int n_sharing;              /* ranks on this GPU */
-    int n_sm, sm, shared_max; /* n_sm: of this rank */
+    int n_sharing;                /* ranks on this GPU */
+    int n_sm, sm, shared_max;     /* n_sm: of this rank */
     bool has_context;
     bool can_run_lists; /* blocks of one launch may wait for each other */
 };

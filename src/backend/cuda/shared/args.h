@@ -436,7 +436,7 @@ struct k_ranks {
     KPTR(uint32_t) counters;              /* of the context */
     KPTR(const float) in;
     KPTR(float) out;
-    int64_t total;                              /* numbers of a sum; of rows: slots that they take */
+    int64_t total;                               /* numbers of a sum; of rows: slots that they take */
     int64_t whole, width, in_stride, out_stride; /* of rows: numbers in all and of this rank's part; from a row to the next */
     int32_t rank, n, n_rounds, pad;
 };
