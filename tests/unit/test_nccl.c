@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-enum { N_MOST = 4, N_NUMBERS = 1000, N_BYTES = 4096, N_ROUNDS = 3 };
+enum { N_MOST = 4, N_NUMBERS = 1000, N_BYTES = 4096, N_ROUNDS = 3, HANG_MS = 60000 };
 
 static struct {
     struct os_dl *lib;
@@ -103,12 +103,15 @@ static size_t unlike_bytes(int32_t rank) {
     return rank == 1 ? 0 : (size_t)(1000 - 301 * rank);
 }
 
+/* A little, as long as it makes sense: what is waited for comes within milliseconds. */
+static void wait_more(int *n, const char *what) {
+    FAIL_IF(++*n > HANG_MS, "%s never came", what);
+    os_sleep_ms(1);
+}
+
 /* As a program waits: it looks at the stream, and whether something went wrong. */
 static int wait_for_stream(struct seat *s) {
-    while (!fake.idle((CUstream)(void *)s)) {
-        TRY(nccl_check(s->nccl, &s->err));
-        os_sleep_ms(1);
-    }
+    for (int n = 0; !fake.idle((CUstream)(void *)s); wait_more(&n, "the end of a stream")) TRY(nccl_check(s->nccl, &s->err));
     return nccl_check(s->nccl, &s->err);
 }
 
@@ -307,7 +310,9 @@ static void later_calls_say_the_same(void) {
     arena_free(&a);
 }
 
-/* A rank that ends for a reason of its own: the others' work is ended, not waited for. */
+/* A rank that fails for a reason of its own, and is slow to close: the others do not wait for it. */
+static _Atomic int n_closed;
+
 static void one_leaves(void *user) {
     struct seat *s = user;
     struct err reason;
@@ -317,14 +322,17 @@ static void one_leaves(void *user) {
         s->code = err_set(&s->err, ERR_EMEMORY, "rank 1 has no memory");
         reason = s->err;
         comm_fail(s->comm, &reason);
+        for (int n = 0; n_closed < s->comm->size - 1;) wait_more(&n, "the end of the other ranks");
     }
     nccl_close(s->nccl);
+    n_closed++;
     if (s->comm->rank != 1) s->code = comm_broadcast(s->comm, 0, s->own, 1, &s->err);
 }
 
 static void a_rank_leaves(void) {
     struct arena a = {0};
     tell(&a, "fake-nccl", "");
+    n_closed = 0;
     run_ranks(4, one_leaves);
     check_all_say(4, "a rank leaves", "rank 1 has no memory");
     check_no_misuse("a rank leaves");
@@ -360,7 +368,7 @@ static void waiting_for_ever(void) {
         CHECK_INT(fake.stuck(), rows[i].n_stuck);
         CHECK_INT(fake.alive(), rows[i].n_stuck);
         fake.release();
-        while (fake.alive()) os_sleep_ms(1);
+        for (int n = 0; fake.alive();) wait_more(&n, "the end of what was left");
         check_no_misuse(rows[i].config);
     }
     tell(&a, "fake-nccl", "");
