@@ -362,6 +362,6 @@ int prune_apply(struct prune *p, struct checkpoint *c, struct map *formats, stru
     TRY(change_config(p, c, err));
     rename_paths(p, &c->arena, &c->quant.overrides);
     rename_paths(p, &c->arena, formats);
-    TRY(prune_look(p->arena, c, &left, err));
+    if (prune_look(p->arena, c, &left, err)) return err_prefix(err, "%s: without those parts its family has no such model", c->path);
     return prune_verify(p, &left, c->path, err);
 }

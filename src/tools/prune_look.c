@@ -79,8 +79,8 @@ static bool layers_eq(const struct prune *p, int32_t i, const struct spec *left,
         a->limit != b->limit || a->expert_limit != b->expert_limit || a->is_cut != b->is_cut || a->cut != b->cut)
         return false;
     if (a->borrows_kv && (p->layers[writer_of(old, i)].goes || prune_number(p, writer_of(old, i)) != writer_of(left, k))) return false;
-    return b->attn.heads == want->n_heads && b->attn.kv_heads == want->n_kv && b->inner == want->n_inner &&
-           attention_eq(old, &a->attn, left, &b->attn);
+    if (a->ffn != FFN_EXPERTS && b->inner != want->n_inner) return false;
+    return b->attn.heads == want->n_heads && b->attn.kv_heads == want->n_kv && attention_eq(old, &a->attn, left, &b->attn);
 }
 
 static int64_t row_of(const struct tensor_use *u, int64_t i) {
@@ -88,17 +88,18 @@ static int64_t row_of(const struct tensor_use *u, int64_t i) {
 }
 
 /* Rows that stay of an old tensor, in their order: which of them is row r of the new one. */
-static int64_t *rows_left(struct arena *a, const struct prune *p, const struct tensor_use *uses, size_t n, int64_t of) {
-    bool *gone = arena_new(a, bool, of);
-    int64_t *left = arena_new(a, int64_t, of), k = 0;
-    for (size_t u = 0; u < n; u++) {
-        if (!str_eq(uses[u].path, uses->path) || uses[u].side != CUT_ROWS) continue;
-        const bool *units = prune_gone(&p->layers[uses[u].layer], uses[u].axis);
-        int64_t each = units ? uses[u].n / prune_units(&p->model.spec.layers[uses[u].layer], uses[u].axis) : 1;
-        for (int64_t i = 0; i < uses[u].n && units; i++)
-            if (units[i / each]) gone[row_of(&uses[u], i)] = true;
+static int64_t *rows_left(struct arena *a, const struct prune *p, const struct tensor_use *one) {
+    bool *gone = arena_new(a, bool, one->of);
+    int64_t *left = arena_new(a, int64_t, one->of), k = 0;
+    for (size_t i = 0; i < p->model.n_uses; i++) {
+        const struct tensor_use *u = &p->model.uses[i];
+        if (u->layer != one->layer || u->side != CUT_ROWS || !str_eq(u->path, one->path)) continue;
+        const bool *units = prune_gone(&p->layers[u->layer], u->axis);
+        int64_t each = units ? u->n / prune_units(&p->model.spec.layers[u->layer], u->axis) : 1;
+        for (int64_t r = 0; r < u->n && units; r++)
+            if (units[r / each]) gone[row_of(u, r)] = true;
     }
-    for (int64_t r = 0; r < of; r++)
+    for (int64_t r = 0; r < one->of; r++)
         if (!gone[r]) left[k++] = r;
     return left;
 }
@@ -126,11 +127,8 @@ static int compare_uses(const struct prune *p, const struct prune_model *left, c
         if (u->layer >= 0 && p->layers[u->layer].goes) continue;
         name = u->path;
         is_same = k < left->n_uses && u->role == v->role && u->axis == v->axis && u->side == v->side;
-        if (is_same && u->layer >= 0 && u->side == CUT_ROWS && prune_gone(&p->layers[u->layer], u->axis)) {
-            size_t first = i;
-            while (first > 0 && str_eq(old->uses[first - 1].path, u->path)) first--;
-            is_same = rows_eq(p, u, v, rows_left(&a, p, old->uses + first, old->n_uses - first, u->of));
-        }
+        if (is_same && u->layer >= 0 && u->side == CUT_ROWS && prune_gone(&p->layers[u->layer], u->axis))
+            is_same = rows_eq(p, u, v, rows_left(&a, p, u));
         k++;
         arena_reset(&a);
     }

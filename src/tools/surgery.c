@@ -2,7 +2,7 @@
 #include "tools/surgery.h"
 
 #include "api/model_folder.h"
-#include "base/toml.h"
+#include "base/yaml_tree.h"
 #include "os/os.h"
 
 #include <math.h>
@@ -172,19 +172,44 @@ static int read_edit(const struct reader *r, const struct toml *edit) {
     return ERR_OK;
 }
 
+/* version: 1 and operations. */
+static int yaml_list(const struct reader *r, const struct toml *root, const struct toml **out) {
+    const struct toml *version = root->kind == TOML_TABLE ? toml_get(root, STR("version")) : NULL;
+    *out = root->kind == TOML_TABLE ? toml_get(root, STR("operations")) : NULL;
+    for (const struct toml *v = root->first; v && root->kind == TOML_TABLE; v = v->next)
+        if (v != version && v != *out) return wrong(r, v, "expected version and operations, not ", v->key);
+    if (!version || version->kind != TOML_INT || version->i != 1) return wrong(r, version ? version : root, "expected version: 1", STR(""));
+    return *out && (*out)->kind == TOML_ARRAY ? ERR_OK : wrong(r, root, "expected a list of operations", STR(""));
+}
+
+static int toml_list(const struct reader *r, const struct toml *root, const struct toml **out) {
+    *out = toml_get(root, STR("edit"));
+    if (*out && (*out)->kind == TOML_ARRAY && root->n == 1) return ERR_OK;
+    return wrong(r, root, "expected tables of [[edit]] and nothing else", STR(""));
+}
+
 int surgery_open(struct arena *a, const char *path, struct surgery *out, struct err *err) {
     struct str text;
     struct toml *root;
+    const struct toml *list;
     const struct reader r = {a, path, out, err};
+    bool is_yaml = str_ends(str_of(path), STR(".yaml")) || str_ends(str_of(path), STR(".yml"));
     TRY(os_file_load(a, path, TOML_BYTES_MAX, &text, err));
-    TRY(toml_parse(a, text, path, &root, err));
-    const struct toml *list = toml_get(root, STR("edit"));
-    if (!list || list->kind != TOML_ARRAY || root->n != 1) return wrong(&r, root, "expected tables of [[edit]] and nothing else", STR(""));
+    TRY((is_yaml ? yaml_tree : toml_parse)(a, text, path, &root, err));
+    TRY((is_yaml ? yaml_list : toml_list)(&r, root, &list));
     out->edits = arena_new(a, struct fused_edit, list->n + 1);
     out->prunes = arena_new(a, struct prune_edit, list->n + 1);
     out->sources = arena_new(a, struct checkpoint, 2 * list->n + 1);
     for (const struct toml *edit = list->first; edit; edit = edit->next) TRY(read_edit(&r, edit));
     return ERR_OK;
+}
+
+int surgery_apply(struct surgery *s, struct checkpoint *c, struct map *formats, struct fused_view **out_view, struct err *err) {
+    struct fused_changes changes = {.edits = s->edits, .n_edits = s->n_edits};
+    struct prune *prune;
+    TRY(prune_plan(&c->arena, c, s->prunes, s->n_prunes, &prune, &changes, err));
+    TRY(fused_view_open(c, &changes, formats, out_view, err));
+    return prune_apply(prune, c, formats, err);
 }
 
 void surgery_close(struct surgery *s) {

@@ -21,6 +21,8 @@ struct surgery {
 };
 
 int surgery_open(struct arena *a, const char *path, struct surgery *out, struct err *err);
+/* All of it done to a checkpoint that is open. *out_view lives as long as that is read; formats is as of prune_apply. */
+int surgery_apply(struct surgery *s, struct checkpoint *c, struct map *formats, struct fused_view **out_view, struct err *err);
 void surgery_close(struct surgery *s); /* zeroed is fine */
 
 #endif
