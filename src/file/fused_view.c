@@ -123,7 +123,8 @@ static int weigh_arc(const struct sum *s, struct step *e, struct err *err) {
 
 static int weigh(const struct sum *s, struct step *e, struct err *err) {
     double number = e->edit->number;
-    const double weights[][2] = {[FUSED_SCALE] = {number, 0}, [FUSED_ADD] = {1, number}, [FUSED_INTERPOLATE] = {1 - number, number}, [FUSED_REPLACE] = {0, 1}};
+    const double weights[][2] = {
+        [FUSED_SCALE] = {number, 0}, [FUSED_ADD] = {1, number}, [FUSED_INTERPOLATE] = {1 - number, number}, [FUSED_REPLACE] = {0, 1}};
     if (e->is_weighed) return ERR_OK;
     if (e->edit->op == FUSED_SLERP) return weigh_arc(s, e, err);
     e->mine = weights[e->edit->op][0];

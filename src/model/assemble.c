@@ -223,12 +223,14 @@ static void tell_part(const struct loader *l, const struct matrix_args *a, const
     struct role_cut rows = loader_cut(as), columns = loader_cut(a->into);
     int64_t of = p->of ? p->of : p->out;
     if (!watch || a->n_experts) return;
-    struct tensor_use use = {.path = path, .role = as, .layer = a->layer, .n = p->out, .from = p->from, .run = p->run, .step = p->step, .of = of};
+    struct tensor_use use = {
+        .path = path, .role = as, .layer = a->layer, .n = p->out, .from = p->from, .run = p->run, .step = p->step, .of = of};
     use.is_transposed = a->is_transposed;
     if (rows.side == CUT_ROWS) use.side = CUT_ROWS, use.axis = rows.axis;
     watch->use(watch->user, &use);
     if (columns.side != CUT_COLUMNS) return;
-    use = (struct tensor_use){.path = path, .role = as, .layer = a->layer, .side = CUT_COLUMNS, .axis = columns.axis, .n = a->in, .of = a->in};
+    use = (struct tensor_use){
+        .path = path, .role = as, .layer = a->layer, .side = CUT_COLUMNS, .axis = columns.axis, .n = a->in, .of = a->in};
     use.is_transposed = a->is_transposed;
     watch->use(watch->user, &use);
 }

@@ -102,7 +102,8 @@ static int mark_units(struct prune *p, const struct prune_edit *e, struct err *e
     }
     if (any) return ERR_OK;
     return e->pattern.p
-               ? err_set(err, ERR_EARG, "%s: the pattern %.*s matches no weight that reads %s", e->where, STR_ARG(e->pattern), parts[e->part].many)
+               ? err_set(err, ERR_EARG, "%s: the pattern %.*s matches no weight that reads %s", e->where, STR_ARG(e->pattern),
+                         parts[e->part].many)
                : err_set(err, ERR_EUNSUPPORTED, "%s: no layer of the model has %s that can be taken out", e->where, parts[e->part].many);
 }
 
@@ -205,7 +206,8 @@ static void mask_axis(struct prune *p, enum cut_axis axis, struct fused_changes 
         int64_t each = u->n / prune_units(&p->model.spec.layers[i], axis);
         bool *columns = arena_new(p->arena, bool, u->n);
         for (int64_t k = 0; k < u->n; k++) columns[k] = gone[k / each];
-        masks[out->n_masks++] = (struct fused_mask){.path = u->path, .inputs = columns, .n_inputs = u->n, .is_transposed = u->is_transposed};
+        masks[out->n_masks++] =
+            (struct fused_mask){.path = u->path, .inputs = columns, .n_inputs = u->n, .is_transposed = u->is_transposed};
     }
     out->masks = masks;
     keep_axis(p, axis);
@@ -272,11 +274,12 @@ static bool *own_flags(const struct cutter *k, const bool **flags, int64_t n) {
 static int torn(const struct cutter *k, struct str path, int64_t group, int64_t each) {
     int64_t n = group;
     while (n % each) n += group;
-    return err_set(k->err, ERR_EUNSUPPORTED,
-                   "%s: %.*s is packed in groups of %lld columns, which cannot be torn apart: take out %lld together (0-%lld, %lld-%lld and so on), or "
-                   "add --dequantize",
-                   k->c->path, STR_ARG(path), (long long)group, (long long)(n / each), (long long)(n / each) - 1, (long long)(n / each),
-                   (long long)(2 * n / each) - 1);
+    return err_set(
+        k->err, ERR_EUNSUPPORTED,
+        "%s: %.*s is packed in groups of %lld columns, which cannot be torn apart: take out %lld together (0-%lld, %lld-%lld and so on), or "
+        "add --dequantize",
+        k->c->path, STR_ARG(path), (long long)group, (long long)(n / each), (long long)(n / each) - 1, (long long)(n / each),
+        (long long)(2 * n / each) - 1);
 }
 
 /* Columns of a packed matrix go by whole groups, of which each plane has as many elements. */

@@ -86,7 +86,8 @@ static bool lists_layers(struct str key) {
 }
 
 static bool is_per_layer(const struct prune *p, struct str key, yyjson_val *val) {
-    bool is_other = str_ends(key, STR("_id")) || str_ends(key, STR("_ids")) || str_ends(key, STR("_multipliers")) || str_is(key, "architectures");
+    bool is_other =
+        str_ends(key, STR("_id")) || str_ends(key, STR("_ids")) || str_ends(key, STR("_multipliers")) || str_is(key, "architectures");
     return yyjson_is_arr(val) && (int64_t)yyjson_arr_size(val) == p->model.spec.n_layers && !is_other;
 }
 

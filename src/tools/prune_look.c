@@ -56,6 +56,7 @@ static bool ropes_eq(const struct spec *a, int32_t i, const struct spec *b, int3
 }
 
 static bool attention_eq(const struct spec *old, const struct attn_spec *a, const struct spec *left, const struct attn_spec *b) {
+    if (a->heads == 0) return b->heads == 0; /* another mixer */
     return a->k_width == b->k_width && a->v_width == b->v_width && a->window == b->window && a->chunk == b->chunk && a->scale == b->scale &&
            a->softcap == b->softcap && a->qk_norm == b->qk_norm && a->v_is_k == b->v_is_k && a->clip == b->clip &&
            a->pos_scale_beta == b->pos_scale_beta && a->pos_scale_len == b->pos_scale_len && a->has_slopes == b->has_slopes &&
@@ -134,7 +135,8 @@ static int compare_uses(const struct prune *p, const struct prune_model *left, c
     }
     arena_free(&a);
     if (is_same) return ERR_OK;
-    return err_set(err, ERR_EUNSUPPORTED, "%s: %.*s holds heads or channels in an order that is another without those", path, STR_ARG(name));
+    return err_set(err, ERR_EUNSUPPORTED, "%s: %.*s holds heads or channels in an order that is another without those", path,
+                   STR_ARG(name));
 }
 
 int prune_verify(const struct prune *p, const struct prune_model *left, const char *path, struct err *err) {

@@ -82,7 +82,8 @@ static int read_range(const struct reader *r, const struct toml *v, struct prune
 static int read_ranges(const struct reader *r, const struct toml *edit, const char *key, struct prune_edit *out) {
     const struct toml *list = toml_get(edit, str_of(key));
     if (!list) return wrong(r, edit, "an edit lacks ", str_of(key));
-    if (list->kind != TOML_ARRAY || list->n < 1 || list->n > RANGES_MAX) return wrong(r, list, "expected a list of numbers for ", list->key);
+    if (list->kind != TOML_ARRAY || list->n < 1 || list->n > RANGES_MAX)
+        return wrong(r, list, "expected a list of numbers for ", list->key);
     struct prune_range *ranges = arena_new(r->arena, struct prune_range, list->n);
     out->ranges = ranges;
     for (const struct toml *v = list->first; v; v = v->next) TRY(read_range(r, v, &ranges[out->n_ranges++]));

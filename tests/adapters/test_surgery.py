@@ -309,13 +309,13 @@ def yaml(folder):
     env = {**os.environ, "MLXCEL_SURGERY": b + ".yaml"}
     r = run("fuse", "-m", model, "-o", os.path.join(folder, "by-variable"), env=env)
     check(r.returncode == 0 and text_of(os.path.join(folder, "by-variable"))["num_attention_heads"] == 2, f"MLXCEL_SURGERY: {r.stderr}")
-    r = run("quantize", "-m", model, "--surgery", b + ".yaml", "--group", "32", "-o", os.path.join(folder, "small"))
+    r = run("quantize", "-m", model, "--surgery", b + ".yaml", "--group-size", "32", "-o", os.path.join(folder, "small"))
     check(r.returncode == 0 and logits(os.path.join(folder, "small")), f"quantize: {r.stderr}")
     start = "version: 1\noperations:\n"
     laughs = "a: &a [x, x]\n" + "".join(f"{chr(98 + i)}: &{chr(98 + i)} [*{chr(97 + i)}, *{chr(97 + i)}]\n" for i in range(20))
     for text, words in ((start + "- op: scale\n  factr: 2\n  pattern: x\n", "4: this edit has no use for factr"), ("version: 2\noperations: []\n", "1: expected version: 1"),
                         (laughs, "1: anchors and tags are not read"), (start + "- op: *x\n", "3: aliases are not read"), ("version: 1\noperatons: []\n", "2: expected version and operations, not operatons"),
-                        (start + "- op: scale\n  op: add\n", "4: this key is there already"), ("[" * 2000, "too deep"), ("version: 1\n---\nversion: 1\n", "3: a second document"),
+                        (start + "- op: scale\n  op: add\n", "4: this key is there already"), ("[" * 2000, "too deep"), ("version: 1\n---\nversion: 1\n", "2: a second document"),
                         (start + "- op: scale\n  factor:\n", "4: a value is missing"), ("a: 'b", "1: "), ("", "nothing in it"), ("#" * 300000, "larger than"), ("- 1", "expected version: 1"),
                         ("\x00", "1: "), (start + "- op: prune\n  granularity: layer\n  layer_ids: [0, x]\n", '5: expected a number, or two as "4-7"')):
         new, r = fuse(folder, model, text, "bad", ending=".yaml")
