@@ -366,5 +366,5 @@ int prune_apply(struct prune *p, struct checkpoint *c, struct map *formats, stru
     rename_paths(p, &c->arena, &c->quant.overrides);
     rename_paths(p, &c->arena, formats);
     if (prune_look(p->arena, c, &left, err)) return err_prefix(err, "%s: without those parts its family has no such model", c->path);
-    return prune_verify(p, &left, c->path, err);
+    return prune_look_compare(p, &left, c->path, err);
 }

@@ -40,6 +40,6 @@ void prune_config(const struct prune *p, const struct config *c, struct sb *out)
 /* Binds a model and keeps what it was told. */
 int prune_look(struct arena *a, const struct checkpoint *c, struct prune_model *out, struct err *err);
 /* Whether the model that is left computes with the numbers that the old one would. */
-int prune_verify(const struct prune *p, const struct prune_model *left, const char *path, struct err *err);
+int prune_look_compare(const struct prune *p, const struct prune_model *left, const char *path, struct err *err);
 
 #endif

@@ -139,7 +139,7 @@ static int compare_uses(const struct prune *p, const struct prune_model *left, c
                    STR_ARG(name));
 }
 
-int prune_verify(const struct prune *p, const struct prune_model *left, const char *path, struct err *err) {
+int prune_look_compare(const struct prune *p, const struct prune_model *left, const char *path, struct err *err) {
     const struct spec *old = &p->model.spec, *now = &left->spec;
     if (now->n_layers != p->n_left)
         return err_set(err, ERR_EUNSUPPORTED, "%s: its config.json cannot say that there are %d layers", path, p->n_left);
