@@ -162,6 +162,15 @@ static int64_t count_gone(const bool *gone, int64_t n) {
     return count;
 }
 
+/* Whether a layer keeps the key heads of the layer whose keys it reads. */
+static bool fits_writer(const struct prune *p, int32_t layer) {
+    const struct spec *s = &p->model.spec;
+    const struct prune_layer *l = &p->layers[layer], *writer = &p->layers[prune_look_writer(s, layer)];
+    for (int32_t k = 0; s->layers[layer].borrows_kv && k < s->layers[layer].attn.kv_heads; k++)
+        if ((l->kv && l->kv[k]) != (writer->kv && writer->kv[k])) return false;
+    return true;
+}
+
 /* Whether one number in config.json, or a list, says what all layers that stay have of an axis. */
 static int count_units(struct prune *p, const struct checkpoint *c, enum cut_axis axis, bool *out_even, struct err *err) {
     const struct spec *s = &p->model.spec;
@@ -174,6 +183,7 @@ static int count_units(struct prune *p, const struct checkpoint *c, enum cut_axi
         if (axis == AXIS_HEADS && l->heads) TRY(check_heads(p, i, c->path, err));
         if (axis == AXIS_INNER && l->inner) TRY(check_inner(p, i, c->path, err));
         if (axis == AXIS_HEADS && l->heads && !count_heads(p, i)) *out_even = false;
+        if (axis == AXIS_HEADS && !fits_writer(p, i)) *out_even = false;
         if (axis == AXIS_INNER && l->inner) l->n_inner -= (int32_t)count_gone(l->inner, s->layers[i].inner);
         bool is_empty = axis == AXIS_HEADS ? count_gone(l->heads, s->layers[i].attn.heads) == s->layers[i].attn.heads : l->n_inner == 0;
         if (is_empty) return err_set(err, ERR_EARG, "%s: layer %d would keep no %s", c->path, i, axis == AXIS_HEADS ? "heads" : "channels");
@@ -366,5 +376,8 @@ int prune_apply(struct prune *p, struct checkpoint *c, struct map *formats, stru
     rename_paths(p, &c->arena, &c->quant.overrides);
     rename_paths(p, &c->arena, formats);
     if (prune_look(p->arena, c, &left, err)) return err_prefix(err, "%s: without those parts its family has no such model", c->path);
-    return prune_look_compare(p, &left, c->path, err);
+    TRY(prune_look_compare(p, &left, c->path, err));
+    log_info("%d of %d layers stay%s%s", p->n_left, p->model.spec.n_layers, p->cuts_heads ? ", with fewer heads" : "",
+             p->cuts_inner ? ", with fewer channels" : "");
+    return ERR_OK;
 }

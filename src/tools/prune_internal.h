@@ -39,6 +39,8 @@ int32_t prune_number(const struct prune *p, int64_t layer);
 void prune_config(const struct prune *p, const struct config *c, struct sb *out);
 /* Binds a model and keeps what it was told. */
 int prune_look(struct arena *a, const struct checkpoint *c, struct prune_model *out, struct err *err);
+/* The layer whose keys and values a layer reads: itself, mostly. */
+int32_t prune_look_writer(const struct spec *s, int32_t layer);
 /* Whether the model that is left computes with the numbers that the old one would. */
 int prune_look_compare(const struct prune *p, const struct prune_model *left, const char *path, struct err *err);
 

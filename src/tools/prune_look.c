@@ -63,8 +63,7 @@ static bool attention_eq(const struct spec *old, const struct attn_spec *a, cons
            ropes_eq(old, a->rope, left, b->rope);
 }
 
-/* The layer whose keys and values a layer reads. */
-static int32_t writer_of(const struct spec *s, int32_t layer) {
+int32_t prune_look_writer(const struct spec *s, int32_t layer) {
     const struct kv_ref *kv = &s->layers[layer].kv;
     for (int32_t i = 0; i < layer; i++)
         if (!s->layers[i].borrows_kv && s->layers[i].kv.kv_class == kv->kv_class && s->layers[i].kv.index == kv->index) return i;
@@ -79,7 +78,9 @@ static bool layers_eq(const struct prune *p, int32_t i, const struct spec *left,
         a->borrows_kv != b->borrows_kv || a->borrows_picks != b->borrows_picks || a->every != b->every || a->by_token != b->by_token ||
         a->limit != b->limit || a->expert_limit != b->expert_limit || a->is_cut != b->is_cut || a->cut != b->cut)
         return false;
-    if (a->borrows_kv && (p->layers[writer_of(old, i)].goes || prune_number(p, writer_of(old, i)) != writer_of(left, k))) return false;
+    if (a->borrows_kv &&
+        (p->layers[prune_look_writer(old, i)].goes || prune_number(p, prune_look_writer(old, i)) != prune_look_writer(left, k)))
+        return false;
     if (a->ffn != FFN_EXPERTS && b->inner != want->n_inner) return false;
     return b->attn.heads == want->n_heads && b->attn.kv_heads == want->n_kv && attention_eq(old, &a->attn, left, &b->attn);
 }

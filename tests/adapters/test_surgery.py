@@ -221,6 +221,23 @@ def uneven(folder):
     check(text_of(got)["num_attention_heads"] == 4, "one of two heads that share keys")
 
 
+def borrowed(folder):
+    """Layers that read the keys of others cannot lose other key heads than those."""
+    for model in golden("gemma3n"):
+        config = text_of(model)
+        n, heads, kv, width = (config[k] for k in ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"))
+        each, first = heads // kv, n - config["num_kv_shared_layers"]
+        gone = {i: list(range(each)) if i < first else list(range(heads - each, heads)) for i in range(n)}
+        text = "".join(prune_text("attention_head", gone[i], f"*.layers.{i}.self_attn.*") for i in range(n))
+        want = changed(folder, model, "borrowed-zeros", lambda tensors, _: [
+            zero_columns(tensors, name, [h * width + k for h in gone[i] for k in range(width)])
+            for i in range(n) for name in tensors if name.endswith(f".layers.{i}.self_attn.o_proj.weight")] and None)
+        got, r = fuse(folder, model, text, "borrowed")
+        check(first < n and kv > 1 and r.returncode == 0 and "set to zero" in r.stderr, f"other heads than the lender's: {r.stderr}")
+        d = distance(logits(got), logits(want))
+        check(d < CLOSE, f"other heads than the lender's: {d:.2g} sd")
+
+
 def packed(folder):
     """Whole groups of packed columns, or none."""
     for model in golden("qwen3-q4-g32"):
@@ -323,7 +340,7 @@ def yaml(folder):
 
 
 def main():
-    for part in (heads, channels, layers, uneven, packed, refused, arcs, yaml):
+    for part in (heads, channels, layers, uneven, borrowed, packed, refused, arcs, yaml):
         with tempfile.TemporaryDirectory() as folder:
             parts((part, folder))
     return finish()
