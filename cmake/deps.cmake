@@ -140,7 +140,7 @@ macro(mlxcel_recipe name)
   endif()
 endmacro()
 
-foreach(dep yyjson llhttp libuv openssl curl pcre2 utf8proc zstd zlib png jpeg webp markdownit katex prism)
+foreach(dep yyjson llhttp libuv openssl curl pcre2 utf8proc zstd zlib png jpeg webp yaml markdownit katex prism)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/deps/${dep}.cmake)
   include(cmake/deps/${dep}.cmake)
 endforeach()

@@ -47,7 +47,7 @@ endif()
 # What is compiled here or built from source goes in; what the system has stays outside.
 set(static_in $<TARGET_FILE:mlxcel_core>)
 set(static_out "")
-foreach(dep yyjson llhttp libuv openssl curl pcre2 utf8proc zstd zlib png jpeg webp)
+foreach(dep yyjson llhttp libuv openssl curl pcre2 utf8proc zstd zlib png jpeg webp yaml)
   if(TARGET ${dep})
     list(APPEND static_in $<TARGET_FILE:${dep}>)
   elseif(TARGET PkgConfig::${dep})

@@ -72,7 +72,7 @@ def library_licences(target):
             depth = os.path.relpath(folder, top).count(os.sep)
             if depth > 3:
                 dirs[:] = []
-            found += [os.path.join(folder, f) for f in sorted(files) if re.match(r"(LICEN[CS]E|COPYING|copyright)(\.|-|$)", f)]
+            found += [os.path.join(folder, f) for f in sorted(files) if re.match(r"(LICEN[CS]E|License|COPYING|copyright)(\.|-|$)", f)]
             if found:
                 break
         if not found:

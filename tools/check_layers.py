@@ -49,6 +49,7 @@ SYSTEM = {
     r"errno\.h": {"os", "base"},
     r"uv\.h": {"os", "server"},
     r"yyjson\.h": {"base", "file"},
+    r"yaml\.h": {"base"},
     r"pcre2\.h|utf8proc\.h": {"text"},
     r"llhttp\.h": {"server", "file"},
     r"curl/.*": {"hub"},

@@ -48,6 +48,7 @@ group_build() {
     need libjpeg-dev "JPEG pictures"
     need libwebp-dev "WebP pictures"
     need zlib1g-dev "inflates PNG"
+    need libyaml-dev "files of edits in YAML"
     need node-markdown-it "Markdown in the chat page"
     need libjs-katex "formulas in the chat page"
     need node-prismjs "colours of code in the chat page"

@@ -14,6 +14,7 @@ set(BASE_SOURCES
   src/base/toml.c
   src/base/toml_number.c
   src/base/toml_text.c
+  src/base/yaml_tree.c
 )
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND BASE_SOURCES src/base/sha256_x86.c)

@@ -36,6 +36,7 @@ int cmd_quantize(const struct args *args, struct err *err) {
     if (!target.p) return err_set(err, ERR_EARG, "--output DIR is missing");
     struct quantize_options o = {.target = str_cstr(args->arena, target),
                                  .format = {.mode = (enum quant_mode)(QUANT_AFFINE + args_choice(args, OPT_QUANT_MODE))},
+                                 .surgery = args_cstr(args, OPT_SURGERY),
                                  .progress = show,
                                  .user = &bar};
     if (args_given(args, OPT_QUANT_BITS)) o.format.bits = (uint8_t)args_int(args, OPT_QUANT_BITS);

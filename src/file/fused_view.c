@@ -16,7 +16,9 @@ struct addend {
 /* An edit of one weight. */
 struct step {
     const struct fused_edit *edit;
-    struct checkpoint_weight other;
+    struct checkpoint_weight first, other; /* first: only where the edit has one */
+    bool is_weighed;
+    double mine, theirs; /* what the two are multiplied by, once is_weighed */
     struct step *next;
 };
 
@@ -24,6 +26,7 @@ struct sum {
     struct checkpoint_weight w;
     struct step *steps;
     struct addend *addends;
+    const struct fused_mask *mask; /* NULL: none */
 };
 
 struct fused_view {
@@ -81,31 +84,89 @@ static int add_row(struct addend *a, int64_t r, int64_t width, float *row, struc
 
 /* ---- reading -------------------------------------------------------------------------------------------------------------------- */
 
-static int edit_row(const struct step *s, int64_t r, int64_t width, float *row, struct err *err) {
-    static const struct {
-        bool keeps, is_blend; /* w counts; as 1 - number */
-    } ops[] = {
-        [FUSED_SCALE] = {true, false}, [FUSED_ADD] = {true, false}, [FUSED_INTERPOLATE] = {true, true}, [FUSED_REPLACE] = {false, false}};
-    double number = s->edit->number, mine = ops[s->edit->op].is_blend ? 1 - number : ops[s->edit->op].keeps;
-    if (s->edit->op == FUSED_SCALE) {
-        for (int64_t k = 0; k < width; k++) row[k] = (float)(row[k] * number);
+static int64_t rows_of(const struct checkpoint_weight *w) {
+    int64_t rows = 1;
+    for (int i = 0; i + 1 < w->values->t->n_dims; i++) rows *= w->values->t->shape[i];
+    return rows;
+}
+
+/* A row of the weight before a step: NULL gives that behind the last. */
+static int row_before(const struct sum *s, const struct step *end, int64_t r, float *row, float *other, struct err *err);
+
+/* The lengths of the two weights as vectors, and the angle between them, say how much each counts. */
+static int weigh_arc(const struct sum *s, struct step *e, struct err *err) {
+    static const double PARALLEL = 1e-6; /* of the cosine: below that sines are too small to divide by */
+    double dot = 0, mine = 0, theirs = 0, ratio = e->edit->number;
+    int64_t rows = rows_of(&s->w), width = s->w.width;
+    float *row = mem_try((size_t)width * 3 * sizeof *row);
+    if (!row) return err_set(err, ERR_EMEMORY, "no memory for a row of %.*s", STR_ARG(s->w.values->t->name));
+    int code = ERR_OK;
+    for (int64_t r = 0; r < rows && !code; r++) {
+        float *other = row + width;
+        code = row_before(s, e, r, row, row + 2 * width, err);
+        if (!code && e->edit->first) code = checkpoint_weight_row(&e->first, r, row, err);
+        if (!code) code = checkpoint_weight_row(&e->other, r, other, err);
+        for (int64_t k = 0; k < width && !code; k++) {
+            dot += (double)row[k] * other[k];
+            mine += (double)row[k] * row[k];
+            theirs += (double)other[k] * other[k];
+        }
+    }
+    mem_free(row);
+    double cosine = mine > 0 && theirs > 0 ? dot / sqrt(mine * theirs) : 1, angle = acos(fmin(fmax(cosine, -1), 1));
+    bool is_parallel = !(fabs(cosine) <= 1 - PARALLEL);
+    e->mine = is_parallel ? 1 - ratio : sin((1 - ratio) * angle) / sin(angle);
+    e->theirs = is_parallel ? ratio : sin(ratio * angle) / sin(angle);
+    e->is_weighed = !code;
+    return code;
+}
+
+static int weigh(const struct sum *s, struct step *e, struct err *err) {
+    double number = e->edit->number;
+    const double weights[][2] = {
+        [FUSED_SCALE] = {number, 0}, [FUSED_ADD] = {1, number}, [FUSED_INTERPOLATE] = {1 - number, number}, [FUSED_REPLACE] = {0, 1}};
+    if (e->is_weighed) return ERR_OK;
+    if (e->edit->op == FUSED_SLERP) return weigh_arc(s, e, err);
+    e->mine = weights[e->edit->op][0];
+    e->theirs = weights[e->edit->op][1];
+    e->is_weighed = true;
+    return ERR_OK;
+}
+
+static int edit_row(const struct sum *s, struct step *e, int64_t r, float *row, float *other, struct err *err) {
+    int64_t width = s->w.width;
+    TRY(weigh(s, e, err));
+    if (!e->edit->source) {
+        for (int64_t k = 0; k < width; k++) row[k] = (float)(row[k] * e->mine);
         return ERR_OK;
     }
-    float *other = mem_try((size_t)width * sizeof *other);
-    if (!other) return err_set(err, ERR_EMEMORY, "no memory for a row of %.*s", STR_ARG(s->other.values->t->name));
-    int code = checkpoint_weight_row(&s->other, r, other, err);
-    for (int64_t k = 0; k < width && !code; k++) row[k] = (float)(mine * row[k] + (ops[s->edit->op].keeps ? number : 1) * other[k]);
-    mem_free(other);
-    return code;
+    if (e->edit->first) TRY(checkpoint_weight_row(&e->first, r, row, err));
+    TRY(checkpoint_weight_row(&e->other, r, other, err));
+    for (int64_t k = 0; k < width; k++) row[k] = (float)((e->mine != 0 ? e->mine * row[k] : 0) + e->theirs * other[k]);
+    return ERR_OK;
+}
+
+static int row_before(const struct sum *s, const struct step *end, int64_t r, float *row, float *other, struct err *err) {
+    TRY(checkpoint_weight_row(&s->w, r, row, err));
+    for (struct step *e = s->steps; e != end; e = e->next) TRY(edit_row(s, e, r, row, other, err));
+    return ERR_OK;
+}
+
+static void mask_row(const struct fused_mask *m, int64_t r, int64_t width, float *row) {
+    for (int64_t k = 0; k < width; k++)
+        if (m->inputs[m->is_transposed ? r : k]) row[k] = 0;
 }
 
 static int read_row(void *user, size_t i, int64_t r, float *row, struct err *err) {
     const struct fused_view *v = user;
     const struct sum *s = &v->sums[i];
-    TRY(checkpoint_weight_row(&s->w, r, row, err));
-    for (const struct step *e = s->steps; e; e = e->next) TRY(edit_row(e, r, s->w.width, row, err));
-    for (struct addend *a = s->addends; a; a = a->next) TRY(add_row(a, r, s->w.width, row, err));
-    return ERR_OK;
+    float *other = mem_try((size_t)s->w.width * sizeof *other);
+    if (!other) return err_set(err, ERR_EMEMORY, "no memory for a row of %.*s", STR_ARG(s->w.values->t->name));
+    int code = row_before(s, NULL, r, row, other, err);
+    mem_free(other);
+    for (struct addend *a = s->addends; a && !code; a = a->next) code = add_row(a, r, s->w.width, row, err);
+    if (s->mask && !code) mask_row(s->mask, r, s->w.width, row);
+    return code;
 }
 
 static int view_read_at(void *user, void *data, size_t n, uint64_t offset, struct err *err) {
@@ -148,12 +209,6 @@ static int check_place(const struct checkpoint *c, const struct adapter *a, cons
     return ERR_OK;
 }
 
-static int64_t rows_of(const struct checkpoint_weight *w) {
-    int64_t rows = 1;
-    for (int i = 0; i + 1 < w->values->t->n_dims; i++) rows *= w->values->t->shape[i];
-    return rows;
-}
-
 static struct sum *sum_of(struct fused_view *v, struct checkpoint *c, struct map *known, struct str path,
                           const struct checkpoint_weight *w) {
     bool is_new;
@@ -186,19 +241,23 @@ static int add_module(struct fused_view *v, struct checkpoint *c, struct map *kn
 
 /* ---- edits ---------------------------------------------------------------------------------------------------------------------- */
 
+/* The weight of another model, of the same shape. */
+static int find_other(const struct checkpoint *c, const struct fused_edit *e, const struct checkpoint *from, struct str path,
+                      const struct checkpoint_weight *w, struct checkpoint_weight *out, struct err *err) {
+    TRY(checkpoint_weight(from, e->source_path.p ? e->source_path : path, out, err));
+    if (out->width == w->width && rows_of(out) == rows_of(w)) return ERR_OK;
+    return err_set(err, ERR_EFORMAT, "%s: %.*s is [%lld, %lld], and that of %s [%lld, %lld]", c->path, STR_ARG(path), (long long)rows_of(w),
+                   (long long)w->width, from->path, (long long)rows_of(out), (long long)out->width);
+}
+
 static int add_edit(struct fused_view *v, struct checkpoint *c, struct map *known, const struct fused_edit *e, struct str path,
                     struct map *formats, struct err *err) {
     struct checkpoint_weight w;
     struct step *step = arena_new(&c->arena, struct step, 1);
     TRY(checkpoint_weight(c, path, &w, err));
     step->edit = e;
-    if (e->source) {
-        TRY(checkpoint_weight(e->source, e->source_path.p ? e->source_path : path, &step->other, err));
-        if (step->other.width != w.width || rows_of(&step->other) != rows_of(&w))
-            return err_set(err, ERR_EFORMAT, "%s: %.*s is [%lld, %lld], and that of %s [%lld, %lld]", c->path, STR_ARG(path),
-                           (long long)rows_of(&w), (long long)w.width, e->source->path, (long long)rows_of(&step->other),
-                           (long long)step->other.width);
-    }
+    if (e->first) TRY(find_other(c, e, e->first, path, &w, &step->first, err));
+    if (e->source) TRY(find_other(c, e, e->source, path, &w, &step->other, err));
     struct step **last = &sum_of(v, c, known, path, &w)->steps;
     while (*last) last = &(*last)->next;
     *last = step;
@@ -219,6 +278,17 @@ static int add_edits(struct fused_view *v, struct checkpoint *c, struct map *kno
     return e->n_matched ? ERR_OK : err_set(err, ERR_EARG, "the pattern %.*s matches no weight of %s", STR_ARG(e->pattern), c->path);
 }
 
+static int add_mask(struct fused_view *v, struct checkpoint *c, struct map *known, const struct fused_mask *m, struct map *formats,
+                    struct err *err) {
+    struct checkpoint_weight w;
+    TRY(checkpoint_weight(c, m->path, &w, err));
+    if (m->n_inputs != (m->is_transposed ? rows_of(&w) : w.width))
+        return err_set(err, ERR_EFORMAT, "%s: %.*s has not %lld inputs", c->path, STR_ARG(m->path), (long long)m->n_inputs);
+    sum_of(v, c, known, m->path, &w)->mask = m;
+    map_put(formats, m->path, NULL)->value.ptr = arena_copy(&c->arena, &w.format, sizeof w.format);
+    return ERR_OK;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------------------------------------------ */
 
 int fused_view_open(struct checkpoint *c, const struct fused_changes *changes, struct map *out_formats, struct fused_view **out,
@@ -233,6 +303,7 @@ int fused_view_open(struct checkpoint *c, const struct fused_changes *changes, s
     for (size_t i = 0; i < changes->n_adapters && !code; i++)
         for (size_t k = 0; k < changes->adapters[i].adapter->n_modules && !code; k++)
             code = add_module(v, c, &known, &changes->adapters[i], &changes->adapters[i].adapter->modules[k], out_formats, err);
+    for (size_t i = 0; i < changes->n_masks && !code; i++) code = add_mask(v, c, &known, &changes->masks[i], out_formats, err);
     map_free(&known);
     v->shard.st.source = (struct st_source){.name = c->path, .size = v->shard.st.data_bytes, .read_at = view_read_at, .user = v};
     if (!code) checkpoint_replace(c, &v->shard);

@@ -4,6 +4,7 @@ set(FILE_SOURCES
   src/file/builtin.c
   src/file/checkpoint.c
   src/file/config.c
+  src/file/cut_view.c
   src/file/fused_view.c
   src/file/gguf.c
   src/file/gguf_config.c

@@ -216,6 +216,25 @@ static int cut_part(const struct loader *l, const struct matrix_args *a, const s
     return ERR_OK;
 }
 
+/* A part's rows, and the columns that it shares with the others. */
+static void tell_part(const struct loader *l, const struct matrix_args *a, const struct stack_part *p, struct str path) {
+    const struct tensor_watch *watch = l->store->watch;
+    enum role as = p->as ? p->as : p->role;
+    struct role_cut rows = loader_cut(as), columns = loader_cut(a->into);
+    int64_t of = p->of ? p->of : p->out;
+    if (!watch || a->n_experts) return;
+    struct tensor_use use = {
+        .path = path, .role = as, .layer = a->layer, .n = p->out, .from = p->from, .run = p->run, .step = p->step, .of = of};
+    use.is_transposed = a->is_transposed;
+    if (rows.side == CUT_ROWS) use.side = CUT_ROWS, use.axis = rows.axis;
+    watch->use(watch->user, &use);
+    if (columns.side != CUT_COLUMNS) return;
+    use = (struct tensor_use){
+        .path = path, .role = as, .layer = a->layer, .side = CUT_COLUMNS, .axis = columns.axis, .n = a->in, .of = a->in};
+    use.is_transposed = a->is_transposed;
+    watch->use(watch->user, &use);
+}
+
 /* The rank's columns, or matrices. */
 static int begin_assembly(const struct loader *l, const struct matrix_args *a, struct assembly *out, struct err *err) {
     struct role_cut cut = loader_cut(a->into);
@@ -251,6 +270,7 @@ static int add_part(struct loader *l, const struct matrix_args *a, const struct 
         if (!format_eq(&source->format, &out->format)) *same = false;
         if (!*same && e) return err_set(err, ERR_EUNSUPPORTED, "%.*s: experts differ in format", STR_ARG(path));
     }
+    tell_part(l, a, p, path);
     s->begin = out->out;
     TRY(cut_part(l, a, p, s, err));
     s->from = p->from, s->run = p->run, s->step = p->step;

@@ -270,11 +270,21 @@ static int bind_vectors(struct loader *l, enum role role, int32_t layer, struct 
     return code;
 }
 
+/* Of what keeps whole, whatever its role says, nothing belongs to single heads. */
+static void tell_vector(const struct loader *l, enum role role, int32_t layer, int64_t n, struct str path) {
+    const struct tensor_watch *watch = l->store->watch;
+    struct role_cut cut = l->keeps_whole ? (struct role_cut){0} : loader_cut(role);
+    if (!watch) return;
+    watch->use(watch->user,
+               &(struct tensor_use){.path = path, .role = role, .layer = layer, .side = cut.side, .axis = cut.axis, .n = n, .of = n});
+}
+
 int loader_vector(struct loader *l, enum role role, int32_t layer, int64_t n, bool required, struct err *err) {
     struct str path;
     struct tensor_info t;
     struct bound *b = loader_slot(l, role, layer);
     if (!loader_find(l, role, layer, &path)) return required ? loader_missing(l, role, layer, err) : ERR_OK;
+    tell_vector(l, role, layer, n, path);
     if (str_find_char(path, '#', 0) != STR_NONE) return bind_vectors(l, role, layer, path, n, &b->w, err);
     loader_tensor_values(l, path, -1, &t);
     TRY(loader_flat_part(l, role, layer, &t, n, &b->w, err));
@@ -321,6 +331,11 @@ static int find_prefix(struct loader *l, struct err *err) {
         if (loader_has(l, ROLE_HEAD, -1)) return ERR_OK;
     }
     return ERR_OK;
+}
+
+static void tell_layers(struct loader *l) {
+    const struct tensor_watch *watch = l->store->watch;
+    if (watch) watch->layers(watch->user, str_fmt(&l->scratch, "%.*s%.*s.", STR_ARG(l->prefix), STR_ARG(l->layers)));
 }
 
 /* The head is the embedding's matrix, stored once. It may have a bias of its own all the same, beside no weight. */
@@ -525,6 +540,7 @@ int weights_bind(struct arena *a, struct backend *be, const struct tensor_store 
     if (!code) {
         find_layers(&l);
         find_orientation(&l);
+        tell_layers(&l);
         code = settle(&l, spec, err);
     }
     if (!code) code = cut_plan(&l, &cuts, err);

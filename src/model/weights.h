@@ -30,6 +30,25 @@ struct tensor_info {
     const void *handle; /* the store's */
 };
 
+/* What became of a tensor whose rows or columns are heads or channels, or of another that a layer has. Told to whoever takes parts out of a model. */
+struct tensor_use {
+    struct str path; /* '#' still standing for a number; lives as long as the call */
+    enum role role;  /* what it is used as */
+    int32_t layer;   /* -1: the whole model */
+    enum cut_side side;
+    enum cut_axis axis;      /* AXIS_NONE: it is not cut */
+    int64_t n;               /* rows or columns that are used: the units of the axis, one behind the other */
+    int64_t from, run, step; /* of rows: where they lie in the tensor (struct stack_part) */
+    int64_t of;              /* rows or columns that the tensor has */
+    bool is_transposed;      /* rows are its columns */
+};
+
+struct tensor_watch {
+    void (*layers)(void *user, struct str before); /* what stands before a layer's number in names; lives as long as the call */
+    void (*use)(void *user, const struct tensor_use *use);
+    void *user;
+};
+
 struct model_weights;
 /* Where a model's tensors come from: a checkpoint on disk, or made up on the spot. Names live as long as the store. */
 struct tensor_store {
@@ -44,6 +63,7 @@ struct tensor_store {
     bool may_be_unread;                 /* tensors inside layers that nothing reads are no error */
     const struct model_weights *lender; /* of another model on the device, which lives longer: its embedding is this one's; NULL: none */
     bool lends_head;                    /* and its head, too */
+    const struct tensor_watch *watch;   /* told while weights are bound; NULL: nobody is */
     void *user;
 };
 

@@ -40,15 +40,17 @@ static int write(struct checkpoint *c, const struct fuse_options *o, struct map 
     return code;
 }
 
-static int fuse(struct checkpoint *c, const struct fuse_options *o, const struct fused_changes *changes, struct fuse_result *out,
-                struct err *err) {
+static int fuse(struct checkpoint *c, const struct fuse_options *o, struct fused_changes *changes, const struct surgery *surgery,
+                struct fuse_result *out, struct err *err) {
     struct map formats = {0}, changed = {0};
     struct fused_view *view = NULL;
+    struct prune *prune = NULL;
     bool is_foreign = c->gguf || c->quant.is_repacked;
     int code = ERR_OK;
     if (is_foreign && !o->dequantize && c->quant.overrides.n)
         code = err_set(err, ERR_EUNSUPPORTED, "%s: its packed formats are not MLX's; add --dequantize", c->path);
     if (!code && o->dequantize) code = plain_view(c, &formats, err);
+    if (!code) code = prune_plan(&c->arena, c, surgery->prunes, surgery->n_prunes, &prune, changes, err);
     if (!code) code = fused_view_open(c, changes, &changed, &view, err);
     for (size_t i = 0; i < changed.n && !code; i++) { /* what was unpacked before is known by what it was then */
         bool is_new;
@@ -58,6 +60,7 @@ static int fuse(struct checkpoint *c, const struct fuse_options *o, const struct
     out->n_fused = changed.n;
     if (!code && o->dequantize) make_plain(&formats);
     if (!code) code = check_formats(c, &formats, err);
+    if (!code) code = prune_apply(prune, c, &formats, err);
     if (!code) code = write(c, o, &formats, out, err);
     fused_view_close(view);
     map_free(&formats);
@@ -79,9 +82,9 @@ int fuse_run(const struct fuse_options *o, struct fuse_result *out, struct err *
     }
     struct surgery surgery = {0};
     if (!code && o->surgery) code = surgery_open(&a, o->surgery, &surgery, err);
-    const struct fused_changes changes = {
+    struct fused_changes changes = {
         .adapters = adapters, .n_adapters = (size_t)o->n_adapters, .edits = surgery.edits, .n_edits = surgery.n_edits};
-    if (!code) code = fuse(&c, o, &changes, out, err);
+    if (!code) code = fuse(&c, o, &changes, &surgery, out, err);
     surgery_close(&surgery);
     for (int32_t i = 0; i < o->n_adapters; i++) adapter_close(&files[i]);
     checkpoint_close(&c);

@@ -2,6 +2,7 @@
 #include "api/model_folder.h"
 #include "tools/new_folder.h"
 #include "tools/quantize_internal.h"
+#include "tools/surgery.h"
 
 #include "base/json.h"
 #include "file/plain_view.h"
@@ -399,8 +400,13 @@ int quantize_run(const struct quantize_options *o, struct quantize_result *out, 
     struct quantize_plan p = {0};
     TRY(new_folder_check(o->target, err));
     struct map formats = {0};
+    struct surgery surgery = {0};
+    struct fused_view *view = NULL;
     int code = quantize_open(o->source, &c, &formats, err);
-    map_free(&formats);
+    map_free(&formats); /* of what was packed before: everything is plain now */
+    formats = (struct map){0};
+    if (!code && o->surgery) code = surgery_open(&c.arena, o->surgery, &surgery, err);
+    if (!code && o->surgery) code = surgery_apply(&surgery, &c, &formats, &view, err);
     if (!code) code = quantize_plan_make(&c, o, &p, err);
     if (!code) code = quantize_write(&c, &p, err);
     if (!code) {
@@ -409,6 +415,9 @@ int quantize_run(const struct quantize_options *o, struct quantize_result *out, 
         for (size_t i = 0; i < p.n_items; i++) *(p.items[i].format.mode == QUANT_NONE ? &out->n_plain : &out->n_quantized) += 1;
     }
     quantize_plan_free(&p);
+    fused_view_close(view);
+    surgery_close(&surgery);
+    map_free(&formats);
     checkpoint_close(&c);
     return code;
 }

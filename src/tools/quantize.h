@@ -21,6 +21,7 @@ struct quantize_options {
     struct format format;                      /* mode, bits and group; 0 for what the mode usually has */
     const struct quantize_override *overrides; /* the first match counts */
     size_t n_overrides;
+    const char *surgery; /* a file of edits that come first (surgery.h); NULL: none */
     /* Bytes read so far and in all; false gives up. May be NULL. */
     bool (*progress)(void *user, uint64_t done, uint64_t total);
     void *user;

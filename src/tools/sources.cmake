@@ -14,6 +14,9 @@ set(TOOLS_SOURCES
   src/tools/paths.c
   src/tools/perplexity.c
   src/tools/probe.c
+  src/tools/prune.c
+  src/tools/prune_config.c
+  src/tools/prune_look.c
   src/tools/quantize.c
   src/tools/quantize_plan.c
   src/tools/surgery.c

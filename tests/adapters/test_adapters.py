@@ -220,7 +220,7 @@ def edited(folder):
         got = read_safetensors(os.path.join(new, "model.safetensors")) if r.returncode == 0 else {}
         check(got and array.array("f", got[name][2]) == array.array("f", map(what, values, other)), f"{op}: {r.stderr}")
         check(got and all(got[k] == v for k, v in tensors.items() if k != name), f"{op}: the others")
-    for text, words in {'[[edit]]\nop = "prune"\npattern = "*"': "op is scale", '[[edit]]\nop = "scale"\npattern = "*"': "lacks factor",
+    for text, words in {'[[edit]]\nop = "prune"\npattern = "*"': "lacks granularity", '[[edit]]\nop = "cut"': "op is scale", '[[edit]]\nop = "scale"\npattern = "*"': "lacks factor",
                         '[[edit]]\nop = "scale"\nfactor = 2\npattern = "x*"': "matches no weight", 'a = 1': "expected tables of [[edit]]",
                         '[[edit]]\nop = "scale"\nfactor = 2\npattern = "*"\nalpha = 1': "no use for alpha"}.items():
         with open(os.path.join(folder, "bad.toml"), "w") as f:

@@ -17,7 +17,7 @@ PAGES = {"README.md": {}, "docs/cli.md": {"path/to/reranker": "reranker"}, "docs
          "docs/SPEED.md": {"--shape NAME --image 1024x1024": "--shape gemma-3-4b/1 --image 224x224 -r 1", "bench --shape NAME": "bench --shape tiny -p 64 -n 8 -r 1", "NAME": "tiny", "BITS": "4", "BATCH": "2"},
          "docs/speculation.md": {"MODEL": "folder"}, "docs/images.md": {"MODEL": "seeing", "--out FILE": "--out logits.bin"}}
 # Files that a page shows, by the page and the language of the block: they are written down for the commands of the page.
-FILES = {("docs/adapters.md", "toml"): "edits.toml"}
+FILES = {("docs/adapters.md", "toml"): "edits.toml", ("docs/adapters.md", "yaml"): "edits.yaml"}
 # Pages whose examples another test runs line by line, with a balancer and ports of their own.
 OTHERS = {"docs/scale.md": "tests/scale/test_page.py"}
 # What is measured is a small shape on the processor; servers have a port of their own, and nothing opens a browser.

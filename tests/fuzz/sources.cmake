@@ -20,4 +20,5 @@ set(FUZZ_TARGETS
   tokenizer_json
   tokenizer_parts
   toml
+  yaml
 )

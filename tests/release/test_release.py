@@ -34,7 +34,7 @@ MAX_ARCHIVE, MAX_LAUNCHER = 40_000_000, 100_000
 LINUX_LIBRARIES = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2", "ld-linux-x86-64.so.2",
                    "ld-linux-aarch64.so.1"}
 DEB_MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}
-LICENCES = ("curl", "jpeg", "libuv", "llhttp", "pcre2", "png", "utf8proc", "webp", "yyjson", "zlib", "zstd")
+LICENCES = ("curl", "jpeg", "libuv", "llhttp", "pcre2", "png", "utf8proc", "webp", "yaml", "yyjson", "zlib", "zstd")
 
 
 def artifact(start, end):
