@@ -24,7 +24,7 @@ def check_commands(program):
 def check_names(text):
     """Variables of the page are those of the option table, and the suites are there."""
     rows = read("src/cli/options.def")
-    for option, names in (("RANK", "--rank"), ("WORLD_SIZE", "--world-size"), ("COORDINATOR", "--coordinator"), ("LOCAL_SIZE", "ranks of this machine")):
+    for option, names in (("RANK", "--rank"), ("WORLD_SIZE", "--world-size"), ("COORDINATOR", "--coordinator"), ("LOCAL_SIZE", "ranks of this machine"), ("LOCAL_RANK", "number on this machine")):
         of_table = set(re.search(rf"^OPTION\({option},.*?\.env = \"([A-Z_,]+)\"", rows, re.M | re.S)[1].split(","))
         line = re.search(rf"^\| `?{names}`? \|([^|]*)\|", text, re.M)[1]
         check(of_table == set(re.findall(r"`([A-Z_]+)`", line)) - {"MASTER_PORT"}, f"{names}: {of_table} and {line}")
