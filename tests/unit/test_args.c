@@ -119,7 +119,7 @@ static void mistakes_name_the_cure(void) {
     expect_message("mlxcel version --jsn", "unknown option --jsn; did you mean --json?");
     expect_message("mlxcel version --log", "unknown option --log; did you mean --log-level?");
     expect_message("mlxcel generate --pp-layers=0-15,16-31",
-                   "--pp-layers: pipeline parallelism is not supported; --tensor-parallel N cuts a model for N ranks of the CPU");
+                   "--pp-layers: pipeline parallelism is not supported; --tensor-parallel N cuts a model for N ranks");
     CHECK_INT(parse("mlxcel generate --tp-size 2"), 0);
     CHECK_INT(args_int(&args, OPT_TENSOR_PARALLEL), 2);
     expect_message("mlxcel generate --tensor-parallel 65", "--tensor-parallel is '65', expected a whole number from 1 to 64");
