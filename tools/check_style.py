@@ -161,7 +161,7 @@ BODY = re.compile(r"^[a-z][\w *]*[ *](\w+)\([^;{}]*\)\s*\{", re.M)
 
 
 # What the next changes call: going back for speculation; ranks that are processes with a GPU each.
-AHEAD = {"gram_match_copy", "gram_match_back", "nccl_open", "nccl_sum", "nccl_gather", "nccl_check", "nccl_close"}
+AHEAD = {"gram_match_copy", "gram_match_back"}
 
 
 def check_dead(root):

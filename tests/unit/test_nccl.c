@@ -215,7 +215,7 @@ static void calls_come_in_order(void) {
         CHECK_OK(seats[r].code, seats[r].err);
         sb_puts(&expected, want[r]);
         for (const char *p = round; *p; p++)
-            sb_put(&expected, *p == 'R' && (p == round || p[-1] == '\n') ? str_n("012" + r, 1) : str_n(p, 1));
+            sb_put(&expected, *p == 'R' && (p == round || p[-1] == '\n') ? str_n(&"012"[r], 1) : str_n(p, 1));
         put_calls_of(&got, log, (char)('0' + r));
         CHECK_STR(sb_str(&got), sb_str(&expected));
         sb_free(&got);

@@ -132,6 +132,7 @@ static int take_results(struct cuda *c, int32_t age, struct step_chosen *out, st
     const struct cuda_result *r = &c->results[(c->i_result - 1 - age + 2 * RESULTS) % RESULTS];
     TRY(cuda_use(c, err));
     if (r->n == 0) return ERR_OK;
+    TRY(cuda_calls_wait(c, r->done, err));
     CUDA_TRY(c, c->d->cuEventSynchronize(r->done), "running a step");
     TRY(cuda_check_waits(c, err));
     if (r->has_records) memcpy(out, r->data, (size_t)r->n * sizeof *out);

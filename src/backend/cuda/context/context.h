@@ -306,6 +306,8 @@ struct cuda_call {
 };
 int cuda_calls_open(struct cuda *c, struct err *err);
 int cuda_call(struct cuda *c, const struct cuda_call *call, struct err *err);
+/* Until the event has come, NULL: all that was launched; an error where a rank is gone, whose part of a sum would be waited for in vain. Returns at once without NCCL. */
+int cuda_calls_wait(struct cuda *c, CUevent event, struct err *err);
 
 /* ---- ranks (ranks.c) ---- */
 /* Nothing happens where the context is alone. */

@@ -92,6 +92,7 @@ int cuda_grow(struct cuda *c, size_t need, const char *what, CUdeviceptr *p, siz
 }
 
 int cuda_wait(struct cuda *c, struct err *err) {
+    TRY(cuda_calls_wait(c, NULL, err));
     CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "running a step");
     return cuda_check_waits(c, err);
 }

@@ -1,6 +1,8 @@
 /* Ranks that are processes, each with a GPU: what they do together are calls of NCCL between the launches of a program. Such programs are no graphs. */
 #include "backend/cuda/context/context.h"
 
+#include "os/os.h"
+
 int cuda_calls_open(struct cuda *c, struct err *err) {
     return nccl_open(c->base.comm, &(struct nccl_options){.driver = c->d}, &c->ranks.nccl, err);
 }
@@ -55,4 +57,13 @@ int cuda_call(struct cuda *c, const struct cuda_call *call, struct err *err) {
     static int (*const calls[])(struct cuda *, const struct cuda_call *,
                                 struct err *) = {[CALL_SUM] = call_sum, [CALL_GATHER] = call_gather, [CALL_TELL] = call_tell};
     return calls[call->kind](c, call, err);
+}
+
+int cuda_calls_wait(struct cuda *c, CUevent event, struct err *err) {
+    struct nccl *n = c->ranks.nccl;
+    while (n && (event ? c->d->cuEventQuery(event) : c->d->cuStreamQuery(c->stream)) == CUDA_ERROR_NOT_READY) {
+        TRY(nccl_check(n, err));
+        os_thread_yield();
+    }
+    return ERR_OK;
 }
