@@ -239,7 +239,8 @@ int placement_choose(struct session *s, const struct tensor_store *store, uint64
     /* a quarter: codes of 2 bits take 4 in a GPU's tiles */
     bool is_easy =
         !counts && !is_asked_for(o) && o->context == 0 && total <= p.available[SIDE_CARD] / 4 && p.available[SIDE_CARD] > EASY_BYTES;
-    if (!s->device->shares || p.available[SIDE_CARD] == 0 || is_easy || (o->force && !is_asked_for(o))) return ERR_OK;
+    bool is_for_one = is_easy || o->force || o->n_ranks > 1; /* ranks divide the model among themselves, not with the CPU */
+    if (!s->device->shares || p.available[SIDE_CARD] == 0 || (is_for_one && !is_asked_for(o))) return ERR_OK;
     os_memory(&host);
     p.available[SIDE_HOST] = host.available;
     int code = spec_resolve(&a, &s->config, &spec, err);

@@ -65,8 +65,9 @@ static uint64_t free_bytes(struct device *d) {
 int preflight_weights(const struct session *s, uint64_t need, struct err *err) {
     const struct comm *comm = s->backend->comm;
     uint64_t available = free_bytes(s->backend->device);
-    if (comm) need = need / (uint64_t)comm->size * (uint64_t)comm->n_here; /* about: small tensors are whole everywhere */
     bool on_gpu = s->backend->device->is_gpu;
+    int32_t n_here = comm && !on_gpu ? comm->n_here : 1;             /* parts that this memory holds */
+    if (comm) need = need / (uint64_t)comm->size * (uint64_t)n_here; /* about: small tensors are whole everywhere */
     if (s->options.force || available == 0 || need <= available) return ERR_OK;
     return err_set(err, ERR_EMEMORY,
                    "the weights need %.1f GB and %.1f GB are free %s; take a smaller or more quantised model%s, or --force",

@@ -145,6 +145,14 @@ static int open_model(void *user, struct arena *a, struct backend *be, struct mo
                              : model_open(a, be, &s->config, from->store, NULL, out, err);
 }
 
+/* All ranks have caches of the same length: the first plans with what the GPU with the least memory has. */
+static void plan_with_least(struct session *s) {
+    struct device *d = s->device;
+    uint64_t least = team_free_bytes(s->team), available = 0, total = 0;
+    device_memory(d, &available, &total);
+    if (d->is_gpu && least < available) d->plan_limit = atomic_load(&d->used) + least;
+}
+
 int session_ranks_start(struct session *s, const struct tensor_store *store, struct err *err) {
     const struct session_options *o = &s->options;
     struct source from = {s, store};
@@ -162,6 +170,7 @@ int session_ranks_start(struct session *s, const struct tensor_store *store, str
     }
     struct backend_options options = {.precision = (enum precision)o->precision, .no_fuse = o->no_fuse, .kv_bits = o->kv_bits};
     TRY(team_start(s->team, s->device->type, devices, &options, open_model, &from, err));
+    plan_with_least(s);
     log_info("%d ranks: the first has %.3f GB of the weights, another %.3f GB at most", o->n_ranks, own,
              (double)team_weight_bytes(s->team) * 1e-9);
     return ERR_OK;

@@ -20,10 +20,11 @@ void device_release(struct device *d) {
 
 void device_memory(struct device *d, uint64_t *out_free, uint64_t *out_total) {
     d->type->memory(d, out_free, out_total);
-    if (d->limit == 0) return;
-    uint64_t used = atomic_load(&d->used), left = used < d->limit ? d->limit - used : 1; /* 0 would mean that nobody knows */
+    uint64_t limit = d->plan_limit && (!d->limit || d->plan_limit < d->limit) ? d->plan_limit : d->limit;
+    if (limit == 0) return;
+    uint64_t used = atomic_load(&d->used), left = used < limit ? limit - used : 1; /* 0 would mean that nobody knows */
     if (*out_free == 0 || left < *out_free) *out_free = left;
-    if (*out_total == 0 || d->limit < *out_total) *out_total = d->limit;
+    if (*out_total == 0 || limit < *out_total) *out_total = limit;
 }
 
 int device_take(struct device *d, size_t bytes, const char *what, struct err *err) {

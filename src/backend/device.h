@@ -48,6 +48,7 @@ struct device {
     int32_t step_ms;        /* the system ends work that takes long: prompt chunks are cut so that a step stays below; 0: it does not */
     _Atomic bool lost;      /* it fails at everything from now on: only a new process can use it again */
     uint64_t limit;         /* 0: none */
+    uint64_t plan_limit;    /* what is planned with, where other devices of a group have less; 0: the limit alone */
     _Atomic uint64_t used;
     _Atomic int32_t n_holders;
 };

@@ -78,6 +78,16 @@ uint64_t team_weight_bytes(const struct team *t) {
     return most;
 }
 
+uint64_t team_free_bytes(const struct team *t) {
+    uint64_t least = UINT64_MAX;
+    for (int32_t i = 1; i < t->n; i++) {
+        uint64_t available = 0, total = 0;
+        device_memory(t->mates[i].backend->device, &available, &total);
+        if (available && available < least) least = available;
+    }
+    return least;
+}
+
 void team_close(struct team *t) {
     if (!t) return;
     for (int32_t i = 1; i < t->n; i++) {

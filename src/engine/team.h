@@ -20,6 +20,8 @@ int team_start(struct team *t, const struct backend_type *type, const struct dev
                team_model_fn *open_model, void *user, struct err *err);
 /* Bytes of the weights of the rank that has most, beside the first. */
 uint64_t team_weight_bytes(const struct team *t);
+/* Bytes that are free on the device, beside the first rank's, which has least of them. */
+uint64_t team_free_bytes(const struct team *t);
 /* After the first rank's backend was closed. */
 void team_close(struct team *t); /* NULL is fine */
 

@@ -76,6 +76,9 @@ def check_server(build, folder):
     options = ["--tensor-parallel", "2", "--precision", "exact", "--parallel", "3", "--ctx-size", "256"]
     want, rc_cpu, err_cpu = serve(build, None, "", 1, PROMPTS, *options, "--device", "cpu", "--threads", "1")
     got, rc, err = serve(build, folder, "sms=8;late;report", 2, PROMPTS, *options, "--device", "cuda:0,cuda:0")
+    first, rc_small, err_small = serve(build, folder, "sms=8;second=700", 1, PROMPTS[:1], "--tensor-parallel", "2", "--device", "cuda")
+    tokens = re.search(r"cache of (\d+) tokens", err_small)
+    yield "a cache that fits the GPU with the least memory", rc_small == 0 and first[0][0][0] == 200 and 1024 < int(tokens.group(1)) < 65536, f"{first}\n{err_small}"
     yield "a server with several requests at once", rc_cpu == rc == 0 and got == want * 2 and NO_MEMORY_LEFT in err, f"{got} {want}\n{err}{err_cpu}"
 
 
