@@ -101,9 +101,9 @@ static __device__ __forceinline__ uint32_t hear(const k_ranks &a, uint32_t round
 // Up to DESK_FEW numbers, as decode steps have: one trip to the others.
 extern "C" __global__ void __launch_bounds__(RANKS_THREADS) ranks_sum_few(KARGS(k_ranks) a) {
     uint32_t round = a.rounds[0] + 1;
-    int64_t i = (int64_t)blockIdx.x * RANKS_THREADS + threadIdx.x;
-    if (i < a.total) {
-        tell(a, round, i, __float_as_uint(a.in[i]));
+    int first = blockIdx.x * RANKS_THREADS + threadIdx.x, all = gridDim.x * RANKS_THREADS;
+    for (int i = first; i < a.total; i += all) tell(a, round, i, __float_as_uint(a.in[i]));
+    for (int i = first; i < a.total; i += all) {
         float sum = __uint_as_float(hear(a, round, 0, i));
         for (int r = 1; r < a.n; r++) sum += __uint_as_float(hear(a, round, r, i));
         a.out[i] = sum;

@@ -72,6 +72,16 @@ def check_tokens(build, folder):
             yield f"tokens of {ranks} ranks on {device} ({limits}) {' '.join(more)}".rstrip(), rc == 0 and want[0] == 0 and out == want[1] and "emu: ranks_gather" in err and NO_MEMORY_LEFT in err, f"{out!r} {want[1]!r}\n{err}"
 
 
+def check_long_sums(build, folder):
+    """A prompt whose sums go by slots, several rounds of them where four ranks share a GPU."""
+    tokens = ",".join(map(str, range(1, 71)))
+    for ranks in 2, 4:
+        command = [f"{build}/mlxcel", "generate", "--tokens", tokens, "-n", "3", "--precision", "exact", "--tensor-parallel", str(ranks)]
+        want = execute([*command, "--device", "cpu", "--threads", "1"])
+        rc, out, err = execute([*command, "--device", ",".join(["cuda:0"] * ranks)], folder, "sms=8;late;report")
+        yield f"a long prompt of {ranks} ranks", rc == 0 and want[0] == 0 and out == want[1] and "emu: ranks_sum_many" in err, f"{out!r} {want[1]!r}\n{err}"
+
+
 def check_server(build, folder):
     options = ["--tensor-parallel", "2", "--precision", "exact", "--parallel", "3", "--ctx-size", "256"]
     want, rc_cpu, err_cpu = serve(build, None, "", 1, PROMPTS, *options, "--device", "cpu", "--threads", "1")
@@ -98,6 +108,7 @@ def all_checks(build, folder, data):
     yield from check_golden(build, folder, data)
     yield from check_nccl(build, folder, data)
     yield from check_tokens(build, folder)
+    yield from check_long_sums(build, folder)
     yield from check_server(build, folder)
     yield from check_refusals(build, folder)
 

@@ -137,6 +137,7 @@ struct cuda_ranks {
     struct nccl *nccl;        /* the rest is for ranks that do without */
     bool is_open, is_at_work; /* at_work: others may still look at the desk */
     CUdeviceptr desk, rounds;
+    int32_t n_blocks;                      /* of an exchange at most (ranks.c) */
     void *host_desk;                       /* instead of `desk`, where GPUs do not reach each other */
     CUdeviceptr desks[RANKS_MAX];          /* of all ranks */
     volatile uint32_t *gave_up[RANKS_MAX]; /* cuda.gave_up of all ranks */

@@ -10,7 +10,7 @@ struct card {
     CUdevice device;
     CUdeviceptr desk;
     volatile uint32_t *gave_up;
-    int32_t reaches_all, pad;
+    int32_t reaches_all, n_sharing;
 };
 
 static int show_cards(struct cuda *c, const struct card *own, struct card *all, struct err *err) {
@@ -50,13 +50,20 @@ static int open_desk(struct cuda *c, bool is_hosts, CUdeviceptr *out, struct err
 static int open_desks(struct cuda *c, struct err *err) {
     struct comm *comm = c->base.comm;
     struct cuda_ranks *k = &c->ranks;
-    struct card all[RANKS_MAX], own = {.context = c->gpu->context, .device = c->gpu->about->handle, .gave_up = c->gave_up};
+    struct card all[RANKS_MAX],
+        own = {.context = c->gpu->context, .device = c->gpu->about->handle, .gave_up = c->gave_up, .n_sharing = c->gpu->n_sharing};
+    int32_t sharing = 1;
     bool is_hosts = false;
     if (comm->size > RANKS_MAX) return err_set(err, ERR_EUNSUPPORTED, "%d ranks on GPUs; there may be %d", comm->size, RANKS_MAX);
     TRY(show_cards(c, &own, all, err));
     own.reaches_all = reaches_all(c, all);
     TRY(show_cards(c, &own, all, err));
-    for (int32_t r = 0; r < comm->size; r++) is_hosts = is_hosts || !all[r].reaches_all;
+    for (int32_t r = 0; r < comm->size; r++) {
+        is_hosts = is_hosts || !all[r].reaches_all;
+        if (all[r].n_sharing > sharing) sharing = all[r].n_sharing;
+    }
+    /* Blocks that wait take multiprocessors. Ranks that share a GPU leave enough of them for the lists of the others, whose blocks must run at once. */
+    k->n_blocks = DESK_BLOCKS / sharing > 0 ? DESK_BLOCKS / sharing : 1;
     TRY(open_desk(c, is_hosts, &own.desk, err));
     TRY(show_cards(c, &own, all, err));
     for (int32_t r = 0; r < comm->size; r++) k->desks[r] = all[r].desk, k->gave_up[r] = all[r].gave_up;

@@ -1,6 +1,8 @@
 /* Lowering of what ranks do together, sums and parts behind each other: kernels/ranks.cu, or calls of NCCL. */
 #include "backend/cuda/lower/lower.h"
 
+enum { FEW_BLOCKS = 16 }; /* of a short sum: it is over in one trip, and blocks that wait take room from others */
+
 static struct k_ranks ranks_args(const struct cuda *c, int64_t total) {
     struct k_ranks a = {
         .rounds = c->ranks.rounds, .counters = c->counters, .total = total, .rank = c->base.comm->rank, .n = c->base.comm->size};
@@ -9,15 +11,15 @@ static struct k_ranks ranks_args(const struct cuda *c, int64_t total) {
 }
 
 /* Blocks that exchange a slot each in a round; the same on all ranks, since the result is. */
-static unsigned int exchange_grid(struct k_ranks *a, unsigned int slots) {
-    unsigned int blocks = slots < DESK_BLOCKS ? slots : DESK_BLOCKS;
+static unsigned int exchange_grid(const struct cuda *c, struct k_ranks *a, unsigned int slots) {
+    unsigned int most = (unsigned int)c->ranks.n_blocks, blocks = slots < most ? slots : most;
     a->n_rounds = blocks ? (int32_t)ceil_div(slots, blocks) : 0;
     return blocks;
 }
 
 static void emit_gather(struct cuda *c, struct k_ranks *a, int64_t rows) {
     a->total = rows * ceil_div(a->whole, DESK_SLOT);
-    EMIT(c, KERNEL_ranks_gather, GRID(exchange_grid(a, (unsigned int)a->total), 1, 1), RANKS_THREADS, 0, *a);
+    EMIT(c, KERNEL_ranks_gather, GRID(exchange_grid(c, a, (unsigned int)a->total), 1, 1), RANKS_THREADS, 0, *a);
 }
 
 static void emit_call(struct cuda *c, const struct cuda_call *call) {
@@ -53,8 +55,9 @@ void lower_sum(struct cuda *c, const struct op *op) {
     struct k_ranks a = ranks_args(c, op->in[0].rows * tensor_row_size(op->in[0]));
     a.in = cuda_view(c, op->in[0]).p;
     a.out = cuda_view(c, op->out[0]).p;
-    if (a.total <= DESK_FEW) EMIT(c, KERNEL_ranks_sum_few, GRID(ceil_div(a.total, RANKS_THREADS), 1, 1), RANKS_THREADS, 0, a);
-    else EMIT(c, KERNEL_ranks_sum_many, GRID(exchange_grid(&a, ceil_div(a.total, DESK_SLOT)), 1, 1), RANKS_THREADS, 0, a);
+    unsigned int few = ceil_div(a.total, RANKS_THREADS);
+    if (a.total <= DESK_FEW) EMIT(c, KERNEL_ranks_sum_few, GRID(few < FEW_BLOCKS ? few : FEW_BLOCKS, 1, 1), RANKS_THREADS, 0, a);
+    else EMIT(c, KERNEL_ranks_sum_many, GRID(exchange_grid(c, &a, ceil_div(a.total, DESK_SLOT)), 1, 1), RANKS_THREADS, 0, a);
 }
 
 void lower_gather(struct cuda *c, const struct op *op) {
