@@ -96,11 +96,18 @@ static _Atomic bool is_released;
 static bool is_configured;
 static _Thread_local int thread_rank = ANY_RANK;
 static _Thread_local char last_error[256];
-static _Thread_local struct {
+struct open_group {
     int depth, n;
     ncclResult_t error;
     struct wish wishes[RANKS * 2];
-} open_group;
+};
+static _Thread_local struct open_group own_group;
+
+/* clang 14 for Arm looks up memory of a thread between a comparison and its jump, and in a library that changes the flags. So it must not know what this returns. */
+static struct open_group *group_of_thread(void) {
+    struct open_group *volatile own = &own_group;
+    return own;
+}
 
 /* ---- threads --------------------------------------------------------------------------------------------------------- */
 
@@ -366,7 +373,7 @@ static int rank_of(const struct ncclComm *c) {
 
 static ncclResult_t close_comm(struct ncclComm *c, enum call call) {
     ncclResult_t told = enter(call, rank_of(c), ""), result = know(c, call_names[call]);
-    if (result == ncclSuccess && open_group.depth) result = wrong("%s within a group", call_names[call]);
+    if (result == ncclSuccess && group_of_thread()->depth) result = wrong("%s within a group", call_names[call]);
     if (result != ncclSuccess) return result;
     c->is_closed = true;
     c->group->n_closed++;
@@ -478,13 +485,14 @@ static ncclResult_t wait_until_done(struct ncclComm *c) {
 }
 
 static ncclResult_t ask(const struct wish *w) {
+    struct open_group *open = group_of_thread();
     lock();
     ncclResult_t result = enter(w->call, rank_of(w->comm), " n=%zu type=%d root=%d", w->n, w->type, w->root);
     if (result == ncclSuccess) result = know(w->comm, call_names[w->call]);
     if (result == ncclSuccess) result = check_wish(w);
-    if (open_group.depth) {
-        if (result != ncclSuccess) open_group.error = result;
-        else open_group.wishes[open_group.n++ % (RANKS * 2)] = *w;
+    if (open->depth) {
+        if (result != ncclSuccess) open->error = result;
+        else open->wishes[open->n++ % (RANKS * 2)] = *w;
     } else {
         if (result == ncclSuccess) result = put(w);
         if (result == ncclSuccess && !fake.is_queued) result = wait_until_done(w->comm);
@@ -506,23 +514,24 @@ ncclResult_t ncclBroadcast(const void *in, void *out, size_t n, ncclDataType_t t
 }
 
 ncclResult_t ncclGroupStart(void) {
+    struct open_group *open = group_of_thread();
     lock();
     ncclResult_t result = enter(CALL_ncclGroupStart, thread_rank, "");
-    if (result == ncclSuccess && open_group.depth++ == 0) open_group.n = 0, open_group.error = ncclSuccess;
+    if (result == ncclSuccess && open->depth++ == 0) open->n = 0, open->error = ncclSuccess;
     unlock();
     return result;
 }
 
 /* What stands in a group begins when its outermost end comes; one that holds a failure does nothing. */
 ncclResult_t ncclGroupEnd(void) {
+    struct open_group *open = group_of_thread();
     lock();
-    ncclResult_t result = enter(CALL_ncclGroupEnd, thread_rank, " n=%d", open_group.n);
-    if (!open_group.depth) result = wrong("ncclGroupEnd without ncclGroupStart");
-    else if (--open_group.depth == 0) {
-        if (result == ncclSuccess) result = open_group.error;
-        for (int i = 0; i < open_group.n && result == ncclSuccess; i++) result = put(&open_group.wishes[i]);
-        for (int i = 0; i < open_group.n && result == ncclSuccess && !fake.is_queued; i++)
-            result = wait_until_done(open_group.wishes[i].comm);
+    ncclResult_t result = enter(CALL_ncclGroupEnd, thread_rank, " n=%d", open->n);
+    if (!open->depth) result = wrong("ncclGroupEnd without ncclGroupStart");
+    else if (--open->depth == 0) {
+        if (result == ncclSuccess) result = open->error;
+        for (int i = 0; i < open->n && result == ncclSuccess; i++) result = put(&open->wishes[i]);
+        for (int i = 0; i < open->n && result == ncclSuccess && !fake.is_queued; i++) result = wait_until_done(open->wishes[i].comm);
     }
     unlock();
     return result;
