@@ -250,7 +250,7 @@ static bool is_told_to_fail(enum call call, int rank) {
 static ncclResult_t enter(enum call call, int rank, const char *fmt, ...) {
     if (!is_configured) configure(getenv("FAKE_NCCL"));
     last_error[0] = 0;
-    FILE *f = fake.log[0] ? fopen(fake.log, "a") : NULL;
+    FILE *f = fake.log[0] ? fopen(fake.log, "ab") : NULL;
     if (f) {
         va_list args;
         va_start(args, fmt);
