@@ -20,8 +20,8 @@ static __device__ __forceinline__ uint64_t sum_so_far(uint64_t x, uint64_t *warp
 // Pairs by expert, and the tiles of all experts, of at most tile_pairs: tiles[0] of them, then (expert, first pair, pairs) of each. A thread has
 // an expert. The order of an expert's pairs is by chance; no result depends on it. Pairs with experts of other ranks have no place.
 static __device__ __forceinline__ int expert_of(const k_experts &a, int pair) {
-    int e = a.ids[pair / a.k * a.ids_stride + pair % a.k] - a.first;
-    return e >= 0 && e < a.n_experts ? e : -1;
+    int row = pair / a.k, e = a.ids[row * (int)a.ids_stride + pair - row * a.k] - a.first;
+    return (unsigned)e < (unsigned)a.n_experts ? e : -1;
 }
 static __device__ __forceinline__ void sort_pairs(const k_experts &a) {
     __shared__ int count[SORT_THREADS], place[SORT_THREADS];
