@@ -61,7 +61,9 @@ set(BACKEND_SOURCES
   src/backend/cuda/device/probe.c
   src/backend/cuda/device/support.c
   src/backend/cuda/lower/emit.c
+  src/backend/cuda/lower/lower_adapt.c
   src/backend/cuda/lower/lower_batch.c
+  src/backend/cuda/lower/lower_bytes.c
   src/backend/cuda/lower/lower_borrow.c
   src/backend/cuda/lower/lower_choose.c
   src/backend/cuda/lower/lower_elem.c
@@ -102,6 +104,10 @@ set(BACKEND_SOURCES
 )
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND BACKEND_SOURCES src/backend/cpu/kern_avx2.c src/backend/cpu/kern_vnni.c src/backend/cpu/kern_amx.c)
+  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_avx2_nested.c src/backend/cpu/kern_vnni_nested.c src/backend/cpu/kern_amx_nested.c)
+  list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_amx_nested.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mamx-tile -mamx-int8 -mfma -mf16c -mbmi2")
+  list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_avx2_nested.c=-O3 -mavx2 -mfma -mf16c -mbmi2")
+  list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_vnni_nested.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mbmi2")
   list(APPEND BACKEND_SOURCES src/backend/cpu/kern_avx2_plain.c src/backend/cpu/kern_avx512_plain.c src/backend/cpu/kern_amx_plain.c)
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_avx2_plain.c=-O3 -mavx2 -mfma -mf16c")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_avx512_plain.c=-O3 -mavx512f -mfma")

@@ -6,6 +6,7 @@
 #include "check_cpu.h"
 #include "check_tally.h"
 #include "kern_ref_packed.h"
+#include "kern_tiles_in_c.h"
 
 #include "base/arena.h"
 #include "base/half.h"
@@ -72,7 +73,8 @@ static void make_fixture(struct fixture *t, const struct format *f, int64_t in, 
     t->x[11 * in + in - 1] = -INFINITY;
 }
 
-/* A row of a K type: each group's scale and bias are a byte times what a span has; the largest bytes and codes in some rows. */
+/* A row of a K type: each group's scale and bias are a byte times what a span has; the largest bytes and codes in some rows. Bytes of scales have
+ * both signs in every second span alone. */
 static void make_nested_row(const struct format *f, int64_t in, int centre, uint64_t seed, unsigned char *values, float *scales,
                             float *biases) {
     static uint8_t codes[IN_MAX];
@@ -84,7 +86,9 @@ static void make_nested_row(const struct format *f, int64_t in, int centre, uint
     for (int64_t g = 0; g < in / f->group; g++) {
         uint64_t span = seed + (uint64_t)(g * f->group / PACK_SPAN) * 77, at = seed * 3 + (uint64_t)g;
         float scale_1 = f16_to_f32(f16_from_f32(random_at(span) * 0.01f)), bias_1 = f16_to_f32(f16_from_f32(random_at(span + 1) * 0.03f));
-        scales[g] = scale_1 * (is_extreme ? (g % 7 == 0 ? 127.0f : -128.0f) : (float)(hash_mix(at) >> 40 & 127) - 63.0f);
+        bool has_sign = g * f->group / PACK_SPAN % 2 == 1;
+        float most = has_sign && g % 7 ? -128.0f : 127.0f;
+        scales[g] = scale_1 * (is_extreme ? most : (float)(hash_mix(at) >> 40 & 127) - (has_sign ? 63.0f : 0.0f));
         biases[g] = centre ? -(float)centre * scales[g] : bias_1 * (float)(hash_mix(at + 9) >> 40 & 63);
     }
 }
@@ -178,6 +182,30 @@ static void check_panels(const struct kernels *k) {
         }
 }
 
+/* More rows and panels than kernels take at a time: those of the fixture again and again, whose results are known. */
+static void check_nested_blocks(const struct kernels *k, const struct fixture *t, const float *want, const char *name) {
+    enum { MANY_ROWS = 300, MANY_PADDED = 304, MANY_PANELS = 2 * PANELS, WIDTH = PANELS * PANEL_ROWS };
+    size_t groups = (size_t)t->acts.n_groups, size = t->shape.panel_bytes * PANELS;
+    unsigned char *panels = mem_alloc(2 * size);
+    float *y = mem_alloc(MANY_ROWS * 2 * WIDTH * sizeof *y);
+    struct panel_args a = {.shape = &t->shape, .panels = panels, .n_panels = MANY_PANELS, .x = t->acts, .n_rows = MANY_ROWS, .y = y};
+    int64_t wrong = 0;
+    a.y_stride = 2 * WIDTH;
+    a.x.tile = acts_tile(MANY_ROWS);
+    a.x.q = mem_alloc((size_t)(MANY_PADDED * t->acts.in));
+    a.x.scale = mem_alloc(MANY_PADDED * groups * sizeof(float));
+    a.x.sum = mem_alloc(MANY_PADDED * groups * sizeof(float));
+    memcpy(panels, t->panels, size);
+    memcpy(panels + size, t->panels, size);
+    for (int64_t m = 0; m < MANY_ROWS; m++) kern_acts_row(k, t->x + m % ROWS * t->acts.in, &a.x, m);
+    k->nested(&a);
+    for (int64_t i = 0; i < MANY_ROWS * 2; i++) wrong += differences(y + i * WIDTH, want + i / 2 % ROWS * WIDTH, WIDTH);
+    tally_check(wrong == 0, "nested panel", name, "%d rows, %d panels", MANY_ROWS, MANY_PANELS);
+    mem_free(a.x.q), mem_free(a.x.scale), mem_free(a.x.sum);
+    mem_free(panels);
+    mem_free(y);
+}
+
 static void check_nested(const struct kernels *k) {
     static const int64_t widths[] = {256, 768, 2048};
     static const struct format kinds[] = {{QUANT_AFFINE, DT_F32, 4, 32}, {QUANT_AFFINE, DT_F32, 5, 32}, {QUANT_AFFINE, DT_F32, 2, 16},
@@ -204,6 +232,7 @@ static void check_nested(const struct kernels *k) {
                 tally_check(differences(got, want + m * PANELS * PANEL_ROWS, PANELS * PANEL_ROWS) == 0, "nested panel", name,
                             "%d inputs, row %d alone", (int)widths[w], (int)m);
             }
+            check_nested_blocks(k, &t, want, name);
             free_fixture(&t);
         }
 }
@@ -473,6 +502,22 @@ static void check_level(const struct kernels *k, bool timed) {
     time_small(k, 4);
 }
 
+/* Where there are no tiles, the kernels that use them are checked with tiles in C. */
+static void check_tiles_in_c(const char *level) {
+#if defined(__x86_64__)
+    struct kernels k;
+    const uint32_t needed = CPU_AVX512 | CPU_VNNI;
+    if ((cpu_flags() & needed) != needed || (level && strcmp(level, "vnni"))) return;
+    kern_select(&k, needed | CPU_AVX2);
+    kern_tiles_in_c(&k);
+    tally_begin(k.isa);
+    check_nested(&k);
+    tally_end();
+#else
+    (void)level;
+#endif
+}
+
 int check_cpu(const char *level, bool timed) {
     static const char *const levels[] = {"ref", "avx2", "vnni", "amx", "neon", "dotprod", "i8mm", "bf16"};
     uint32_t seen = UINT32_MAX;
@@ -489,5 +534,6 @@ int check_cpu(const char *level, bool timed) {
         check_level(&k, timed);
         tally_end();
     }
+    check_tiles_in_c(level);
     return tally_finish();
 }

@@ -1,1 +1,7 @@
-list(APPEND TEST_PROGRAMS "checkkern=tests/checkkern/checkkern_main.c tests/checkkern/check_cuda.c tests/checkkern/sweep_cuda.c tests/checkkern/check_cases.c tests/checkkern/check_pictures.c tests/checkkern/check_shapes.c tests/checkkern/check_cpu.c tests/checkkern/check_cpu_plain.c tests/checkkern/check_tally.c tests/checkkern/check_kv.c tests/checkkern/kern_ref_packed.c")
+set(tiles_in_c "")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(tiles_in_c " tests/checkkern/kern_tiles_in_c.c")
+  get_source_file_property(flags src/backend/cpu/kern_vnni_nested.c COMPILE_OPTIONS)
+  set_source_files_properties(tests/checkkern/kern_tiles_in_c.c PROPERTIES COMPILE_OPTIONS "${flags}")
+endif()
+list(APPEND TEST_PROGRAMS "checkkern=tests/checkkern/checkkern_main.c tests/checkkern/check_cuda.c tests/checkkern/sweep_cuda.c tests/checkkern/check_cases.c tests/checkkern/check_pictures.c tests/checkkern/check_shapes.c tests/checkkern/check_cpu.c tests/checkkern/check_cpu_plain.c tests/checkkern/check_tally.c tests/checkkern/check_kv.c tests/checkkern/kern_ref_packed.c${tiles_in_c}")

@@ -11,14 +11,17 @@ void kern_select(struct kernels *k, uint32_t flags) {
     if (flags & CPU_AVX2) {
         kern_avx2(k);
         kern_avx2_plain(k);
+        kern_avx2_nested(k);
         kern_kv_avx2(k);
     }
     if ((flags & CPU_AVX512) && (flags & CPU_VNNI)) {
         kern_vnni(k);
+        kern_vnni_nested(k);
         kern_avx512_plain(k);
         kern_kv_vnni(k);
         if (flags & CPU_AMX_INT8) {
             kern_amx(k);
+            kern_amx_nested(k);
             if ((flags & CPU_AMX_BF16) && (flags & CPU_AVX512BF16)) kern_amx_plain(k);
         }
     }

@@ -278,9 +278,13 @@ void kern_ref_act(float *x, int64_t n, const struct act_args *a);
 void kern_kv_ref(struct kernels *k);
 #if defined(__x86_64__)
 void kern_avx2(struct kernels *k);
+void kern_avx2_nested(struct kernels *k);
 void kern_vnni(struct kernels *k); /* AVX-512 with VNNI */
 void kern_vnni_panel(const struct panel_args *a);
-void kern_amx(struct kernels *k);       /* over kern_vnni */
+void kern_vnni_nested(struct kernels *k);
+void kern_vnni_nested_panel(const struct panel_args *a);
+void kern_amx(struct kernels *k); /* over kern_vnni */
+void kern_amx_nested(struct kernels *k);
 void kern_amx_plain(struct kernels *k); /* over kern_amx */
 void kern_avx512_plain(struct kernels *k);
 void kern_avx2_plain(struct kernels *k);

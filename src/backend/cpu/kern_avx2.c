@@ -124,19 +124,10 @@ INLINE float quant_group(const float *x, int32_t group, __m256 inverse, int8_t *
 }
 
 static void quant_row(const float *x, const struct quant_acts *out, int64_t row) {
-    const __m256 sign = _mm256_set1_ps(-0.0f), huge = _mm256_set1_ps(3.4e38f);
     struct acts_row to = acts_row_at(out, row);
     for (int64_t g = 0; g < out->n_groups; to.scale += to.step) {
-        int64_t end = g + acts_span_groups(out, g), n = (end - g) * out->group;
-        __m256 max = _mm256_setzero_ps(), bad = _mm256_setzero_ps();
-        for (int64_t i = 0; i < n; i += 8) {
-            __m256 v = _mm256_andnot_ps(sign, _mm256_loadu_ps(x + i));
-            max = _mm256_max_ps(v, max);
-            bad = _mm256_or_ps(bad, _mm256_cmp_ps(v, huge, _CMP_NLE_UQ));
-        }
-        int odd = _mm256_movemask_ps(bad);
-        float most = v_peak(max), inverse = most > ACTS_LEAST && !odd ? (float)ACTS_MAX / most : 0;
-        *to.scale = odd ? __builtin_nanf("") : most * (1.0f / (float)ACTS_MAX);
+        int64_t end = g + acts_span_groups(out, g);
+        float inverse = v_whole(x, (end - g) * out->group, ACTS_MAX, to.scale);
         for (; g < end; g++, x += out->group, to.q += to.q_step, to.sum += to.step)
             *to.sum = quant_group(x, out->group, _mm256_set1_ps(inverse), to.q, to.low);
     }

@@ -47,6 +47,21 @@ static inline float v_peak(vf v) {
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));
     return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
 }
+/* How n numbers become whole ones of at most `steps`: returns what they are multiplied with, 0 where all of them are next to nothing. *scale: what 1 means
+ * then; a NaN where one of the numbers is none, or infinite. n: a multiple of VW. */
+static inline float v_whole(const float *x, int64_t n, int steps, float *scale) {
+    const __m256 sign = _mm256_set1_ps(-0.0f), huge = _mm256_set1_ps(3.4e38f);
+    __m256 max = _mm256_setzero_ps(), bad = _mm256_setzero_ps();
+    for (int64_t i = 0; i < n; i += VW) {
+        __m256 v = _mm256_andnot_ps(sign, _mm256_loadu_ps(x + i));
+        max = _mm256_max_ps(v, max);
+        bad = _mm256_or_ps(bad, _mm256_cmp_ps(v, huge, _CMP_NLE_UQ));
+    }
+    bool is_odd = _mm256_movemask_ps(bad);
+    float most = v_peak(max);
+    *scale = is_odd ? __builtin_nanf("") : most * (1.0f / (float)steps);
+    return most > ACTS_LEAST && !is_odd ? (float)steps / most : 0;
+}
 static inline vf v_round(vf a) {
     return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }

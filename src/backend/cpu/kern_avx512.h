@@ -46,6 +46,20 @@ static inline vf v_most(vf a, vf b) {
 static inline float v_peak(vf a) {
     return _mm512_reduce_max_ps(a);
 }
+/* How n numbers become whole ones of at most `steps`: returns what they are multiplied with, 0 where all of them are next to nothing. *scale: what 1 means
+ * then; a NaN where one of the numbers is none, or infinite. n: a multiple of VW. */
+static inline float v_whole(const float *x, int64_t n, int steps, float *scale) {
+    __m512 max = _mm512_setzero_ps();
+    __mmask16 odd = 0; /* max_ps drops a NaN in its first operand: look for one apart */
+    for (int64_t i = 0; i < n; i += VW) {
+        __m512 v = _mm512_abs_ps(_mm512_loadu_ps(x + i));
+        max = _mm512_max_ps(v, max);
+        odd |= _mm512_cmp_ps_mask(v, _mm512_set1_ps(3.40282347e38f), _CMP_NLE_UQ);
+    }
+    float most = v_peak(max);
+    *scale = odd ? __builtin_nanf("") : most * (1.0f / (float)steps);
+    return most > ACTS_LEAST && !odd ? (float)steps / most : 0;
+}
 static inline vf v_round(vf a) {
     return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }

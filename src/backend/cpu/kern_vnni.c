@@ -124,16 +124,8 @@ INLINE float quant_group(const float *x, int32_t group, __m512 inverse, int8_t *
 static void quant_row(const float *x, const struct quant_acts *out, int64_t row) {
     struct acts_row to = acts_row_at(out, row);
     for (int64_t g = 0; g < out->n_groups; to.scale += to.step) {
-        int64_t end = g + acts_span_groups(out, g), n = (end - g) * out->group;
-        __m512 max = _mm512_setzero_ps();
-        __mmask16 odd = 0; /* max_ps drops a NaN in its first operand: look for one apart */
-        for (int64_t i = 0; i < n; i += 16) {
-            __m512 v = _mm512_loadu_ps(x + i);
-            max = _mm512_max_ps(_mm512_abs_ps(v), max);
-            odd |= _mm512_fpclass_ps_mask(v, 0x99);
-        }
-        float most = _mm512_reduce_max_ps(max), inverse = most > ACTS_LEAST && !odd ? (float)ACTS_MAX / most : 0;
-        *to.scale = odd ? __builtin_nanf("") : most * (1.0f / (float)ACTS_MAX);
+        int64_t end = g + acts_span_groups(out, g);
+        float inverse = v_whole(x, (end - g) * out->group, ACTS_MAX, to.scale);
         for (; g < end; g++, x += out->group, to.q += to.q_step, to.sum += to.step)
             *to.sum = quant_group(x, out->group, _mm512_set1_ps(inverse), to.q, to.low);
     }
