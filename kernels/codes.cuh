@@ -1,7 +1,7 @@
 // Weights on their way to the tensor cores: a warp's lanes hold 64 elements of 32 rows, four rows each, as codes or bf16 (BITS 4, 8 and 16),
 // make bf16 weights q * s + b of them in registers, and take x in the same order.
 #pragma once
-#include "mma.cuh"
+#include "fp4.cuh"
 
 #define ONE 0x3f803f80u // twice 1, -128 and 16 in bf16
 #define MINUS_128 0xc300c300u
@@ -179,20 +179,6 @@ static __device__ __forceinline__ void unpack_unit8(const unit8_words &u, int dt
 
 // ---- mxfp4 in tiles ----
 
-// Bits 15 and 31 of `sign`, beside a magnitude.
-static __device__ __forceinline__ uint32_t with_sign(uint32_t sign, uint32_t magnitude) {
-    return (sign & 0x80008000u) | magnitude;
-}
-
-// Four registers of f16 from a word: weights without their scale, times 2^-14. The three bits of a magnitude, at the border of exponent and mantissa, are the
-// number times 2^-14, the denormal ones too.
-static __device__ __forceinline__ void fp4_halves(uint32_t word, uint32_t out[4]) {
-    out[0] = word & 0x8e008e00u;
-    out[1] = word << 3 & 0x8e008e00u;
-    out[2] = with_sign(word << 1, word << 6 & 0x0e000e00u);
-    out[3] = with_sign(word << 2, word << 9 & 0x0e000e00u);
-}
-
 // Four registers of bf16 weights; there the bits are the number times 2^-126. s: the scale, twice.
 #define TWO_TO_126 0x7e807e80u
 static __device__ __forceinline__ void unpack_fp4(uint32_t word, uint32_t s, uint32_t out[4]) {
@@ -202,34 +188,10 @@ static __device__ __forceinline__ void unpack_fp4(uint32_t word, uint32_t s, uin
     for (int i = 0; i < 4; i++) out[i] = fma_bf16x2(fma_bf16x2(small[i], TWO_TO_126, 0), s, 0);
 }
 
-// d = a b (mma_f16).
-static __device__ __forceinline__ void mma_f16_new(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
-#ifdef MLXCEL_EMULATE
-    d[0] = d[1] = d[2] = d[3] = 0;
-    mma_f16(d, a, b0, b1);
-#else
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
-                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
-#endif
-}
-
-// A lane's part of a unit: codes as in unit_words, and a byte for the scale of each of its four words.
-struct fp4_words {
-    uint4 codes;
-    uint32_t powers;
-};
-static __device__ __forceinline__ fp4_words fp4_at(const unsigned char *unit) {
-    return fp4_words{*(const uint4 *)(unit + threadIdx.x % 32 * 16), *(const uint32_t *)(unit + TILE_CODES + threadIdx.x % 32 / 4 * 4)};
-}
 // Eight registers of bf16 weights from a lane's two words of a row. powers: the scales of both, in its low bytes.
 static __device__ __forceinline__ void unpack_fp4_row(uint32_t first, uint32_t second, uint32_t powers, uint32_t out[8]) {
     unpack_fp4(first, power_twice(powers & 255), out);
     unpack_fp4(second, power_twice(powers >> 8 & 255), out + 4);
-}
-// The scale of word i as f32. A power of 0 is 2^-127, which products take for nothing.
-static __device__ __forceinline__ float fp4_power(uint32_t powers, int i) {
-    return __uint_as_float(bytes_of(powers, 0, (uint32_t)i << 12 | 0x0444u) >> 1);
 }
 
 struct rows4 {

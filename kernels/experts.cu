@@ -440,7 +440,6 @@ MANY(t4, T4)
 // by them in f32: exact, whatever the scales are ----
 
 enum { X16_PAIRS = 4, FLOAT_ZERO = 0x4b400000 }; // FLOAT_ZERO: 1.5 * 2^23
-#define FP4_ONE 16384.0f
 
 // Bytes of a row of x, and eight elements of every lane from `k` on of such a row of `width`, a unit for eight lanes, which are there or not.
 template <int KIND> static __device__ __forceinline__ int64_t x_bytes(int64_t width) {

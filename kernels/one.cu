@@ -14,6 +14,7 @@
 // one, each with the same sums in the same order as alone.
 //
 // 1 / rms and the logistic function are the hardware's (2 ulp): their results become bf16 or 16-bit integers.
+#include "fp4.cuh"
 #include "one_attn.cuh"
 #include "one_x.cuh"
 #include "route.cuh"
@@ -72,6 +73,71 @@ template <int FORMAT, int TILES, int DTYPE> static __device__ __forceinline__ vo
     }
 }
 
+// The same of weights whose groups are shorter than a unit. The eight columns of a product are the high and low bytes of four parts of x, of 16 elements each, with zeros for the
+// other parts. So lane 4 g + t gets the sums of the part t, and multiplies them with the scale of the group that has them; whoever calls adds up the four lanes. That takes
+// no more products than one group for the unit does. second: bytes to the second tile; meta: to this lane's scale and bias.
+template <int FORMAT, int TILES, int DTYPE> static __device__ __forceinline__ void multiply_groups(float out[4], const unsigned char *unit, int second, int meta_at, const unsigned char *x, float one, float x_sum) {
+    int lane = threadIdx.x % 32, column_part = lane / 8, half = lane % 4 / 2;
+    uint4 v = *(const uint4 *)(x + lane / 4 % 2 * 64 + lane % 4 * 16);
+    unit_codes<FORMAT> codes[TILES];
+    uint2 meta[TILES];
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+        codes[i].load(unit + i * second);
+        meta[i] = *(const uint2 *)(unit + i * second + meta_at);
+    }
+    if (column_part != half) v.x = v.y = 0;
+    if (column_part != half + 2) v.z = v.w = 0;
+    int32_t sums[TILES][4];
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+#pragma unroll
+        for (int r = 0; r < 4; r++) sums[i][r] = 0x4b400000;
+        uint32_t a[4], b[4];
+        codes[i].first(a), codes[i].second(b);
+        mma_u8s8(sums[i], a, v.x, v.y);
+        mma_u8s8(sums[i], b, v.z, v.w);
+    }
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+        const uint32_t words[2] = {meta[i].x, meta[i].y};
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float scale = meta_f32(words[r] & 0xffff, DTYPE) * one, bias = meta_f32(words[r] >> 16, DTYPE);
+            float high = __uint_as_float((uint32_t)sums[i][2 * r]) - 12582912.0f, low = __uint_as_float((uint32_t)sums[i][2 * r + 1]) - 12582912.0f;
+            out[2 * i + r] = fmaf(bias, x_sum, fmaf(scale, fmaf(256.0f, high, low), out[2 * i + r]));
+        }
+    }
+}
+
+// The same of mxfp4: x is f16, weights are f16 without their scales, and sums of 32 elements are multiplied by these in f32. All columns are the same x. out: FP4_ONE times too small.
+template <int TILES> static __device__ __forceinline__ void multiply_fp4(float out[4], const unsigned char *unit, int second, const unsigned char *x, float one) {
+    uint32_t v[4], w[4];
+    fp4_words p[TILES];
+    x += threadIdx.x % 4 * 16;
+    *(uint4 *)v = *(const uint4 *)x, *(uint4 *)w = *(const uint4 *)(x + 64);
+#pragma unroll
+    for (int i = 0; i < TILES; i++) p[i] = fp4_at(unit + i * second);
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+        float sums[2][4];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            uint32_t low[4], high[4], *b = half ? w : v;
+            fp4_halves(half ? p[i].codes.y : p[i].codes.x, low);
+            fp4_halves(half ? p[i].codes.w : p[i].codes.z, high);
+            const uint32_t first[4] = {low[0], high[0], low[1], high[1]}, last[4] = {low[2], high[2], low[3], high[3]};
+            mma_f16_new(sums[half], first, b[0], b[1]);
+            mma_f16(sums[half], last, b[2], b[3]);
+        }
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float both = fmaf(sums[1][2 * r], fp4_power(p[i].powers, 2 * r + 1), sums[0][2 * r] * fp4_power(p[i].powers, 2 * r));
+            out[2 * i + r] = fmaf(both, one, out[2 * i + r]);
+        }
+    }
+}
+
 // A unit of one tile of plain weights.
 template <int KIND> static __device__ __forceinline__ void multiply_plain(float out[4], const unsigned char *slot, const unsigned char *x, const unit_scale *scales) {
     slot += threadIdx.x % 32 * 16;
@@ -96,18 +162,24 @@ template <int WARPS> static __device__ __forceinline__ void keep_sums(float *red
 static __device__ __noinline__ float gated_rare(const k_act &a, float x, float b) {
     return gated(a, x, b);
 }
+template <int KIND> static __device__ __forceinline__ float gated_by(const k_act &a, int kind, float scale, float y, float up) {
+    if (kind == ACT_SILU) return __fdividef(y, 1.0f + __expf(-y)) * (up * scale);
+    if (KIND != WGE || kind != ACT_CLAMPED_SWIGLU) return gated_rare(a, y, up);
+    y = fminf(y, a.p[1]), up = fminf(fmaxf(up, -a.p[1]), a.p[1]) + 1.0f;
+    return __fdividef(y, 1.0f + __expf(-a.p[0] * y)) * (up * scale);
+}
 
 // What is added to result i: asked for early, waited for where it is used.
 struct early {
     uint2 residual;
-    float bias;
+    float bias, up_bias; // up_bias: of experts
 };
-static __device__ __forceinline__ early ask(const k_step_linear &a, int i, int row, int width, bool there) {
-    early e = {uint2{0, 0}, 0};
+template <int KIND> static __device__ __forceinline__ early ask(const k_step_linear &a, int i, int row, int width, bool there) {
+    early e = {uint2{0, 0}, 0, 0};
     if (!there) return e;
     if (a.residual_link) e.residual = load_tagged(a.residual_link + (ROWS > 1 ? row * width : 0) + i);
     else if (a.residual) e.residual.x = __float_as_uint(a.residual[(ROWS > 1 ? row * a.residual_stride : 0) + i]);
-    if (a.bias) e.bias = a.bias[i];
+    if (a.bias && !(KIND == WGE && a.e.half)) e.bias = a.bias[i];
     return e;
 }
 
@@ -139,6 +211,19 @@ template <int WARPS> static __device__ __forceinline__ place_of place_in(int fir
     return p;
 }
 
+// Adds the biases of experts, a row for each expert. INNER: those of result i, of the choice that makes it. DOWN: result i is a sum over the choices, and so is its bias; lanes that
+// share the result have a part each, which whoever calls adds up.
+static __device__ __forceinline__ void ask_biases(early &e, const k_step_linear &a, const shared_head *head, const place_of &p, bool wide) {
+    if (a.e.half == K_HALF_INNER) {
+        int inner = (int)a.glu_inner, choice = p.i / inner;
+        const float *row = a.bias + (int64_t)head->ids[choice] * a.w.out + p.i - choice * inner;
+        e.bias = row[0], e.up_bias = row[inner];
+        return;
+    }
+    int last = wide ? a.e.k : p.lane + 1 < a.e.k ? p.lane + 1 : a.e.k;
+    for (int c = p.lane; c < last; c++) e.bias = fmaf(head->weights[c], a.bias[(int64_t)head->ids[c] * a.w.out + p.i], e.bias);
+}
+
 // How many results a product has.
 static __device__ __forceinline__ int width_of(const k_step_linear &a) {
     if (!a.glu_inner) return (int)a.w.out;
@@ -159,7 +244,7 @@ template <int KIND> static __device__ __forceinline__ ending ending_of(const k_i
     const k_step_linear &a = in.u.linear;
     ending o;
     o.rows = ROWS > 1 ? a.rows : 1, o.has_norm = a.has_norm, o.inv_in = a.inv_in, o.eps = a.eps;
-    o.inner = (int)a.glu_inner, o.width = KIND == W4E ? width_of(a) : o.inner ? o.inner : (int)a.w.out, o.act_kind = a.act.kind, o.act_scale = a.act.scale;
+    o.inner = (int)a.glu_inner, o.width = has_experts<KIND>() ? width_of(a) : o.inner ? o.inner : (int)a.w.out, o.act_kind = a.act.kind, o.act_scale = a.act.scale;
     o.has_residual = a.residual || a.residual_link, o.own_scale = a.own_scale, o.residual_scale = a.residual_scale;
     o.link = a.y_link, o.y = a.y, o.is_f32 = a.y_dtype == K_F32, o.residual_link = a.residual_link;
     o.tag = tag + in.number, o.residual_tag = tag + a.residual_maker;
@@ -167,7 +252,7 @@ template <int KIND> static __device__ __forceinline__ ending ending_of(const k_i
 }
 
 // weights: of the chosen experts, whose inner results a block makes; NULL: none.
-template <int WARPS> static __device__ __forceinline__ void finish(const k_step_linear &a, const ending &o, const float *weights, const float *red, const float (*squares)[WARPS], int first, int n, early e, uint32_t *count) {
+template <int KIND, int WARPS> static __device__ __forceinline__ void finish(const k_step_linear &a, const ending &o, const float *weights, const float *red, const float (*squares)[WARPS], int first, int n, early e, uint32_t *count) {
     int tile_floats = o.rows * 16 * (WARPS + 1);
     bool wide = is_wide(n);
     int shift = wide ? 0 : WARPS == 16 ? 4 : 3;
@@ -179,11 +264,13 @@ template <int WARPS> static __device__ __forceinline__ void finish(const k_step_
     float scale = 1.0f;
     if (o.has_norm) scale = rsqrtf(fmaf(sum_lanes<WARPS>(squares[row][threadIdx.x % WARPS]), o.inv_in, o.eps));
     float y = sum_warps<WARPS>(from, wide);
+    if (KIND == WGE && a.e.half == K_HALF_DOWN && a.bias && !wide) e.bias = sum_lanes<WARPS>(e.bias);
     y = fmaf(y, scale, e.bias);
     if (o.inner) {
         float up = sum_warps<WARPS>(from + tile_floats, wide) * scale;
-        if (a.bias && there) up += a.bias[i + o.inner];
-        y = o.act_kind == ACT_SILU ? __fdividef(y, 1.0f + __expf(-y)) * (up * o.act_scale) : gated_rare(a.act, y, up);
+        if (KIND == WGE && a.e.half) up += e.up_bias;
+        else if (a.bias && there) up += a.bias[i + o.inner];
+        y = gated_by<KIND>(a.act, o.act_kind, o.act_scale, y, up);
         if (weights && there) y *= weights[i / o.inner];
     }
     if (o.has_residual) {
@@ -199,25 +286,73 @@ template <int WARPS> static __device__ __forceinline__ void finish(const k_step_
     if (o.y && stores) store_f32(o.y, o.is_f32 ? K_F32 : K_BF16, (ROWS > 1 ? row * a.y_stride : 0) + i, y);
 }
 
-// What the warp's units make of TILES tiles. left: of experts' DOWN, units of its first choice.
-template <int KIND, int FORMAT, int WARPS, int TILES, int DTYPE>
-static __device__ __forceinline__ void run_tiles(float out[4], ring_state &r, const shared_head *head, x_part x, int mine, int limit, int left, const k_instr &in) {
+// Where a place of units ends. left: of experts' DOWN, units until the next choice's begin, which has another place.
+template <int KIND> static __device__ __forceinline__ int end_of_place(int u, int chunk, int mine, int &left, const k_instr &in) {
+    int end = u + chunk < mine ? u + chunk : mine;
+    if (has_experts<KIND>()) { // as fetch() cuts them
+        if (end - u > left) end = u + left;
+        left -= end - u;
+        if (left == 0) left = in.stream.each;
+    }
+    return end;
+}
+
+// As run_tiles, of mxfp4.
+template <int KIND, int WARPS, int TILES>
+static __device__ __forceinline__ void run_fp4_tiles(float out[4], ring_state &r, const shared_head *head, x_part x, int mine, int limit, int left, const k_instr &in) {
+    enum { CHUNK = groups_chunk_units(TILE_FP4_BYTES, SMALL_SHARED) };
 #pragma unroll 1
     for (int u = 0; u < mine;) {
         if (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
         const unsigned char *place = wait_place<KIND>(r);
-        int end = u + chunk_units<FORMAT>() < mine ? u + chunk_units<FORMAT>() : mine;
-        if (KIND == W4E) { // as fetch() cuts them
-            if (end - u > left) end = u + left;
-            left -= end - u;
-            if (left == 0) left = in.stream.each;
-        }
+        int end = end_of_place<KIND>(u, CHUNK, mine, left, in);
 #pragma unroll 1
-        for (; u < end; u++, place += unit_bytes<FORMAT>()) {
-            if (is_plain<KIND>()) multiply_plain<KIND>(out, place, x.units + u * 128, x.scales + u);
-            else multiply<is_plain<FORMAT>() ? W4 : FORMAT, TILES, DTYPE>(out, place, x.units + u * 128, x.scales + u);
-        }
+        for (; u < end; u++, place += TILE_FP4_BYTES) multiply_fp4<TILES>(out, place, CHUNK * TILE_FP4_BYTES, x.units + u * 128, x.scales[u].one);
         leave_place(r);
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * TILES; i++) out[i] *= FP4_ONE;
+}
+
+// As run_tiles, of weights in groups of any length.
+template <int KIND, int FORMAT, int WARPS, int TILES, int DTYPE>
+static __device__ __forceinline__ void run_grouped_tiles(float out[4], ring_state &r, const shared_head *head, x_part x, int mine, int limit, int left, const k_instr &in) {
+    int unit = unit_of<KIND>(in), chunk = chunk_of<KIND>(in), lane = threadIdx.x % 32;
+    int meta_at = tile_codes(FORMAT == W8 ? 8 : 4) + tile_run_at(2 * (lane % 4), tile_runs(in.u.linear.w.group)) + lane / 4 * 8;
+#pragma unroll 1
+    for (int u = 0; u < mine;) {
+        if (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
+        const unsigned char *place = wait_place<KIND>(r);
+        int end = end_of_place<KIND>(u, chunk, mine, left, in);
+#pragma unroll 1
+        for (; u < end; u++, place += unit) multiply_groups<FORMAT, TILES, DTYPE>(out, place, chunk * unit, meta_at, x.units + u * 128, x.scales[u].one, x.sums[u].of[lane % 4]);
+        leave_place(r);
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * TILES; i++) {
+        out[i] += __shfl_xor_sync(FULL, out[i], 1);
+        out[i] += __shfl_xor_sync(FULL, out[i], 2);
+    }
+}
+
+// What the warp's units make of TILES tiles. left: of experts' DOWN, units of its first choice.
+template <int KIND, int FORMAT, int WARPS, int TILES, int DTYPE>
+static __device__ __forceinline__ void run_tiles(float out[4], ring_state &r, const shared_head *head, x_part x, int mine, int limit, int left, const k_instr &in) {
+    if constexpr (has_groups<KIND>()) {
+        run_grouped_tiles<KIND, is_plain<FORMAT>() ? W4 : FORMAT, WARPS, TILES, DTYPE>(out, r, head, x, mine, limit, left, in);
+    } else {
+#pragma unroll 1
+        for (int u = 0; u < mine;) {
+            if (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
+            const unsigned char *place = wait_place<KIND>(r);
+            int end = end_of_place<KIND>(u, chunk_units<FORMAT>(), mine, left, in);
+#pragma unroll 1
+            for (; u < end; u++, place += unit_bytes<FORMAT>()) {
+                if (is_plain<KIND>()) multiply_plain<KIND>(out, place, x.units + u * 128, x.scales + u);
+                else multiply<is_plain<FORMAT>() ? W4 : FORMAT, TILES, DTYPE>(out, place, x.units + u * 128, x.scales + u);
+            }
+            leave_place(r);
+        }
     }
 }
 
@@ -284,7 +419,7 @@ template <int WARPS> static __device__ __forceinline__ void run_router(const k_s
 }
 
 // The choice, by one warp: scores has room for three of each.
-static __device__ __noinline__ void choose_row(const k_step_run &run, const k_instr &in, shared_head *head, float *scores) {
+template <int KIND> static __device__ __noinline__ void choose_row(const k_step_run &run, const k_instr &in, shared_head *head, float *scores) {
     enum { POLLS = 4 };
     const k_step_experts &e = in.u.linear.e;
     uint32_t tag = head->tag + e.scores_maker;
@@ -315,6 +450,7 @@ static __device__ __noinline__ void choose_row(const k_step_run &run, const k_in
     choose_experts(e.rule, scores, e.n_experts, head->ids, head->weights);
     __syncwarp();
     if (blockIdx.x == 0 && lane < e.k) e.ids[lane] = head->ids[lane];
+    if (KIND == WGE && blockIdx.x == 0 && e.weights && lane < e.k) e.weights[lane] = head->weights[lane];
     if (lane == 0) head->chosen = in.number;
 }
 
@@ -324,10 +460,11 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
     int warp = threadIdx.x / 32, units = in.stream.units, u0 = warp * units / WARPS, mine = (warp + 1) * units / WARPS - u0;
     int first = first_tile(in.stream), n_tiles = count_tiles(in.stream), parts = in.stream.parts;
     int rows = ROWS > 1 ? a.rows : 1;
-    bool is_8 = KIND == W48 && a.w.bits == 8, is_inner = KIND == W4E && a.e.half == K_HALF_INNER;
-    int left = KIND == W4E && a.e.half == K_HALF_DOWN ? in.stream.each - u0 % in.stream.each : 1 << 30;
+    bool is_8 = (KIND == W48 || has_groups<KIND>()) && a.w.bits == 8, is_inner = has_experts<KIND>() && a.e.half == K_HALF_INNER;
+    int left = has_experts<KIND>() && a.e.half == K_HALF_DOWN ? in.stream.each - u0 % in.stream.each : 1 << 30;
     unit_scale *scales = (unit_scale *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>());
-    x_part x = {(unsigned char *)(scales + rows * list_scales(units, ROWS)) + u0 * 128, scales + u0};
+    unit_sums *sums = (unit_sums *)(scales + rows * list_scales(units, ROWS));
+    x_part x = {(unsigned char *)(has_groups<KIND>() && !is_fp4<KIND>(a) ? sums + units : sums) + u0 * 128, scales + u0, sums + u0};
     float(*squares)[WARPS] = head->squares[i & 1];
     uint32_t tag = head->tag;
     coming next;
@@ -341,7 +478,7 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
             if (threadIdx.x % 32 == 0) squares[row][warp] = square;
         }
     int last = rows - 1, column = threadIdx.x % 32 / 8, result = threadIdx.x % 4; // rows of this lane's operand and of its sums
-    x = x_part{part_of_row(x, column < last ? column : last, units).units, part_of_row(x, result < last ? result : last, units).scales};
+    x = x_part{part_of_row(x, column < last ? column : last, units).units, part_of_row(x, result < last ? result : last, units).scales, NULL};
 #else
     float square = 0;
     if (n_tiles && a.x_link && mine) square = stage_linked<KIND, WARPS>(a, x, u0 * 64, mine * 64, tag + a.x_maker, r, head, limit, run, i, next);
@@ -356,7 +493,7 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
 #endif
     __syncwarp();
     if (is_inner) {
-        if (warp == 0) choose_row(run, in, head, (float *)(smem + HEAD_BYTES) + (turn & 1) * red_floats<WARPS>());
+        if (warp == 0) choose_row<KIND>(run, in, head, (float *)(smem + HEAD_BYTES) + (turn & 1) * red_floats<WARPS>());
         __syncthreads();
 #pragma unroll 1
         while (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
@@ -365,14 +502,19 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
     do {
         int n = n_tiles - done < at_once / parts ? n_tiles - done : at_once / parts, tiles = n * parts;
         const place_of p = place_in<WARPS>(first + done, n, rows);
-        int width = KIND == W4E ? width_of(a) : a.glu_inner ? (int)a.glu_inner : (int)a.w.out;
-        early e = ask(a, p.i, p.row, width, p.tile < n && p.i < width);
+        int width = has_experts<KIND>() ? width_of(a) : a.glu_inner ? (int)a.glu_inner : (int)a.w.out;
+        bool there = p.tile < n && p.i < width, is_expert = KIND == WGE && a.e.half;
+        early e = ask<KIND>(a, p.i, p.row, width, there);
+        if (is_expert && a.bias && there) ask_biases(e, a, head, p, is_wide(n));
         float *red = (float *)(smem + HEAD_BYTES) + (turn & 1) * red_floats<WARPS>();
 #pragma unroll 1
         for (int tile = 0; tile < tiles; tile += is_plain<KIND>() ? 1 : 2) {
             float out[4] = {0};
             if (is_plain<KIND>()) run_tiles<KIND, is_plain<KIND>() ? KIND : W4, WARPS, 1, K_BF16>(out, r, head, x, mine, limit, left, in);
-            else if (is_8) run_codes<KIND, W8, WARPS>(out, r, head, x, mine, limit, left, in, tile + 1 < tiles);
+            else if (is_fp4<KIND>(a)) {
+                if (tile + 1 < tiles) run_fp4_tiles<KIND, WARPS, 2>(out, r, head, x, mine, limit, left, in);
+                else run_fp4_tiles<KIND, WARPS, 1>(out, r, head, x, mine, limit, left, in);
+            } else if (is_8) run_codes<KIND, W8, WARPS>(out, r, head, x, mine, limit, left, in, tile + 1 < tiles);
             else run_codes<KIND, W4, WARPS>(out, r, head, x, mine, limit, left, in, tile + 1 < tiles);
             keep_sums<WARPS>(red + tile * rows * 16 * (WARPS + 1), out[0], out[1], rows);
             if (!is_plain<KIND>() && tile + 1 < tiles) keep_sums<WARPS>(red + (tile + 1) * rows * 16 * (WARPS + 1), out[2], out[3], rows);
@@ -380,7 +522,7 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
         ending o = ending_of<KIND>(in, tag);
         if (done == 0) end_instr(next, head, i);
         __syncthreads();
-        if (n) finish<WARPS>(a, o, is_inner ? head->weights : NULL, red, squares, first + done, n, e, run.barrier);
+        if (n) finish<KIND, WARPS>(a, o, is_inner ? head->weights : NULL, red, squares, first + done, n, e, run.barrier);
         turn++;
         done += n;
     } while (done < n_tiles);
@@ -388,12 +530,20 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
 
 // ---- lists ----
 
+// What is known of the item that a row's attention has here.
+static __device__ __forceinline__ known_item *known_of(shared_head *head, const k_step_attn &a) {
+#ifdef ONE_MIXED
+    if (a.window > 0) return &head->windowed;
+#endif
+    return &head->known[0];
+}
+
 #ifndef ONE_CACHE_8
 template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run_list_item(const k_instr &in, shared_head *head, known_item *known, float *heads, float *parts, int item, uint32_t *count) {
-    enum { DTYPE = KIND == W4E ? K_F32 : K_BF16 };
+    enum { DTYPE = has_experts<KIND>() ? K_F32 : K_BF16 };
     if (!knows_item(in.u.attn, head, known, item)) know_item(in.u.attn, head, known, item);
-    if (known->part.n == 1) run_single<WARPS, D, DTYPE>(in, head, known, heads, parts, count);
-    else if (known->part.n) run_several<WARPS, D, DTYPE>(in, head, known, heads, parts, count);
+    if (known->part.n == 1) run_single<WARPS, D, DTYPE, KIND == WGE>(in, head, known, heads, parts, count);
+    else if (known->part.n) run_several<WARPS, D, DTYPE, KIND == WGE>(in, head, known, heads, parts, count);
 }
 #endif
 
@@ -404,6 +554,9 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
     for (int i = threadIdx.x; i < AHEAD_INSTRS * K_INSTR_BYTES / 16; i += WARPS * 32)
         if (i / (K_INSTR_BYTES / 16) < n_instrs) ((uint4 *)smem)[i] = ((const uint4 *)a.instrs)[i];
     if (threadIdx.x < ROWS) head->known[threadIdx.x].item = -1;
+#ifdef ONE_MIXED
+    if (threadIdx.x == 0) head->windowed.item = -1;
+#endif
     if (threadIdx.x == 0) {
         head->tag = a.barrier[2] + 1;
         head->chosen = -1;
@@ -413,8 +566,10 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
     barrier_init_done();
 #endif
     __syncthreads();
-    if (KIND == W4E && head->slots[0].stream.half == K_HALF_DOWN) { // a list that begins behind the choice
-        if (threadIdx.x < head->slots[0].u.linear.e.k) head->ids[threadIdx.x] = head->slots[0].u.linear.e.ids[threadIdx.x];
+    if (has_experts<KIND>() && head->slots[0].stream.half == K_HALF_DOWN) { // a list that begins behind the choice
+        const k_step_experts &e = head->slots[0].u.linear.e;
+        if (threadIdx.x < e.k) head->ids[threadIdx.x] = e.ids[threadIdx.x];
+        if (KIND == WGE && e.weights && threadIdx.x < e.k) head->weights[threadIdx.x] = e.weights[threadIdx.x];
         __syncthreads();
     }
     ring_state r;
@@ -436,13 +591,13 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
         if (in.kind == K_STEP_LINEAR) {
 #if ONE_ROWS == 1
             const k_instr &next = head->slots[(i + 1) % SLOTS];
-            if (i + 1 < n_instrs && next.kind == K_STEP_ATTN) ask_item<WARPS, D>(next.u.attn, &head->known[0]);
+            if (i + 1 < n_instrs && next.kind == K_STEP_ATTN) ask_item<WARPS, D>(next.u.attn, known_of(head, next.u.attn));
 #endif
             int limit = i + LOOK + 1 < n_instrs ? i + LOOK + 1 : n_instrs;
             run_product<KIND, WARPS>(a, in, head, smem, r, i, limit, turn);
             continue;
         }
-        if (KIND == W4E && in.kind == K_STEP_ROUTER) {
+        if (has_experts<KIND>() && in.kind == K_STEP_ROUTER) {
             run_router<WARPS>(a, in, head, (float *)(smem + HEAD_BYTES) + (turn & 1) * red_floats<WARPS>(), i);
             continue;
         }
@@ -450,7 +605,7 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
         float *heads = (float *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>()), *parts = (float *)(smem + HEAD_BYTES);
         int item = gridDim.x - 1 - blockIdx.x;
 #ifdef ONE_CACHE_8
-        if (item < items_of_row(in.u.attn)) run_list_item8<WARPS, D>(in, head, (unsigned char *)heads, parts, item, a.barrier);
+        if (item < items_of_row(in.u.attn)) run_list_item8<WARPS, D>(in, head, known_of(head, in.u.attn), (unsigned char *)heads, parts, item, a.barrier);
 #elif ONE_ROWS > 1
 #pragma unroll 1
         for (int k = 0; item < in.u.attn.rows * items_of_row(in.u.attn); item += gridDim.x, k++) {
@@ -458,7 +613,7 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
             __syncthreads();
         }
 #else
-        if (item < items_of_row(in.u.attn)) run_list_item<KIND, WARPS, D>(in, head, &head->known[0], heads, parts, item, a.barrier);
+        if (item < items_of_row(in.u.attn)) run_list_item<KIND, WARPS, D>(in, head, known_of(head, in.u.attn), heads, parts, item, a.barrier);
 #endif
         end_instr(next, head, i);
         __syncthreads();
@@ -470,13 +625,14 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
     }
 }
 
-// One block per multiprocessor, all of them at once on the GPU (a cooperative launch). By bits of weights and width of heads. kernels/one8.cu has the same for a cache of 8 bits, kernels/few.cu for few rows.
+// One block per multiprocessor, all of them at once on the GPU (a cooperative launch). By bits of weights and width of heads. kernels/one8.cu has the same for a cache of 8 bits, kernels/few.cu for few rows,
+// kernels/one_mixed.cu and one8_mixed.cu those for experts of other weights: in files of their own, since the compiler shares registers among all callers of a function.
 #define ONE(name, kind, warps, d)                                                           \
     extern "C" __global__ void __launch_bounds__(warps * 32, 1) name(KARGS(k_step_run) a) { \
         DYNAMIC_SHARED(unsigned char, smem);                                                \
         run_list<kind, warps, d>(a, smem);                                                  \
     }
-#if !defined(ONE_CACHE_8) && ONE_ROWS == 1
+#if !defined(ONE_CACHE_8) && !defined(ONE_MIXED) && ONE_ROWS == 1
 ONE(one_4_64, W4, LIST_WARPS, 64)
 ONE(one_4_128, W4, LIST_WARPS, 128)
 ONE(one_16_64, W16, LIST_WARPS, 64)
@@ -485,6 +641,8 @@ ONE(one_f16_64, WF16, LIST_WARPS, 64)
 ONE(one_f16_128, WF16, LIST_WARPS, 128)
 ONE(one_48_64, W48, LIST_WARPS, 64)
 ONE(one_48_128, W48, LIST_WARPS, 128)
+ONE(one_groups_64, WG, LIST_WARPS, 64)
+ONE(one_groups_128, WG, LIST_WARPS, 128)
 ONE(one_experts_64, W4E, LIST_WARPS, 64)
 ONE(one_experts_128, W4E, LIST_WARPS, 128)
 #endif

@@ -297,18 +297,19 @@ static __device__ __forceinline__ bool knows_item(const k_step_attn &a, const sh
            (known->first_visible == first_visible(a.window, a.chunk, known->pos));
 }
 
-// Parts of the warps become the item's results. DTYPE: of the usual ones.
-template <int WARPS, int D, int DTYPE> static __device__ __forceinline__ void join_warps(const k_instr &in, shared_head *head, known_item *known, float *heads, const float *parts, int n_warps) {
+// Parts of the warps become the item's results. DTYPE: of the usual ones; SINKS: which may have sinks.
+template <int WARPS, int D, int DTYPE, bool SINKS> static __device__ __forceinline__ void join_warps(const k_instr &in, shared_head *head, known_item *known, float *heads, const float *parts, int n_warps) {
     const k_step_attn &a = in.u.attn;
     const part_of part = known->part;
     int first_head = part.kv_head * a.group + part.first, row_head = ROWS > 1 ? known->row * a.group * a.c.heads : 0, lane = threadIdx.x % WARPS; // as many lanes as warps share an element
     uint32_t tag = head->tag + in.number;
-    bool usual = part.splits == 1 && a.y_link && !a.y && !a.sinks && a.y_dtype == DTYPE;
+    bool usual = part.splits == 1 && a.y_link && !a.y && (SINKS || !a.sinks) && a.y_dtype == DTYPE;
     bool there = lane < n_warps;
 #pragma unroll 1
     for (int h = 0; h < part.n; h++) {
         const float *from = parts + (h * n_warps + lane) * (D + 2);
-        float mine = there ? from[D] : -INFINITY, max = mine, x[D / 32];
+        float mine = there ? from[D] : -INFINITY, max = mine, x[D / 32], sink = 0;
+        if (SINKS && a.sinks) sink = a.sinks[first_head + h] * LOG2E;
 #pragma unroll
         for (int step = WARPS / 2; step > 0; step /= 2) max = fmaxf(max, __shfl_xor_sync(FULL, max, step));
         float keep = there ? exp2f(mine - (max == -INFINITY ? 0.0f : max)) : 0.0f, sum = sum_lanes<WARPS>(there ? from[D + 1] * keep : 0.0f);
@@ -316,7 +317,13 @@ template <int WARPS, int D, int DTYPE> static __device__ __forceinline__ void jo
         for (int j = 0; j < D / 32; j++) x[j] = sum_lanes<WARPS>(there ? from[threadIdx.x / WARPS + j * 32] * keep : 0.0f);
         if (usual) {
             uint64_t *to = a.y_link + ((row_head + first_head + h) * D + (int)threadIdx.x / WARPS) / (DTYPE == K_F32 ? 1 : 2);
-            float factor = __fdividef(1.0f, sum);
+            float factor = 1.0f;
+            if (SINKS && a.sinks) { // add_sink
+                float top = fmaxf(max, sink);
+                factor = exp2f(max - top);
+                sum = sum * factor + exp2f(sink - top);
+            }
+            factor = __fdividef(factor, sum);
             bool stores = lane == 0 && threadIdx.x / WARPS % 2 == 0;
 #pragma unroll
             for (int j = 0; j < D / 32; j++) {
@@ -338,7 +345,7 @@ template <int WARPS, int D, int DTYPE> static __device__ __forceinline__ void jo
 }
 
 // One item that is known. parts: list_parts * (D + 2) floats. One head of it:
-template <int WARPS, int D, int DTYPE> static __device__ __forceinline__ void run_single(const k_instr &in, shared_head *head, known_item *known, float *heads, float *parts, uint32_t *count) {
+template <int WARPS, int D, int DTYPE, bool SINKS> static __device__ __forceinline__ void run_single(const k_instr &in, shared_head *head, known_item *known, float *heads, float *parts, uint32_t *count) {
     enum { PER_STEP = 4, BESIDE = 256 / D };
     const k_step_attn &a = in.u.attn;
     const part_of part = known->part;
@@ -351,11 +358,11 @@ template <int WARPS, int D, int DTYPE> static __device__ __forceinline__ void ru
     __syncthreads();
     attend_single<D, PER_STEP>(a, heads, parts, known, p, scale, shares{WARPS, warp, 0}, key, value);
     __syncthreads();
-    join_warps<WARPS, D, DTYPE>(in, head, known, heads, parts, WARPS);
+    join_warps<WARPS, D, DTYPE, SINKS>(in, head, known, heads, parts, WARPS);
 }
 
 // Several heads:
-template <int WARPS, int D, int DTYPE> static __device__ __forceinline__ void run_several(const k_instr &in, shared_head *head, known_item *known, float *heads, float *parts, uint32_t *count) {
+template <int WARPS, int D, int DTYPE, bool SINKS> static __device__ __forceinline__ void run_several(const k_instr &in, shared_head *head, known_item *known, float *heads, float *parts, uint32_t *count) {
     const k_step_attn &a = in.u.attn;
     const part_of part = known->part;
     int warp = threadIdx.x / 32, n_sets = (part.n + SET_HEADS - 1) / SET_HEADS, n_warps = list_parts(SMALL_SHARED) / SET_HEADS / n_sets;
@@ -373,5 +380,5 @@ template <int WARPS, int D, int DTYPE> static __device__ __forceinline__ void ru
     __syncthreads();
     if (w.i_warp < n_warps) attend_tiles<D>(a, heads, parts, known, p, w, x);
     __syncthreads();
-    join_warps<WARPS, D, DTYPE>(in, head, known, heads, parts, n_warps);
+    join_warps<WARPS, D, DTYPE, SINKS>(in, head, known, heads, parts, n_warps);
 }

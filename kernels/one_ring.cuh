@@ -4,6 +4,7 @@
 // again at once, whatever instruction its weights are for. On sm_90 and later one lane asks for a place's bytes and a barrier counts
 // them; before that, and where places are small (two requests for 1,152 bytes were 2 % slower), every lane asks for pieces of 16.
 #pragma once
+#include "backend/cuda/shared/list_groups.h"
 #include "bulk.cuh"
 #include "step.cuh"
 
@@ -17,10 +18,21 @@
 #endif
 
 enum { ROWS = ONE_ROWS, SLOTS = LIST_SLOTS, AHEAD_INSTRS = 6, LOOK = 5, PLACES_MAX = LIST_WARPS * list_depth(false, ROWS) };
-// What the weights of a list are: 4 bits in groups of 64 or more, bf16, f16; as W4, with experts; 4 or 8 bits, as each product says. W8: one of those products.
-enum weight_kind { W4, W16, WF16, W4E, W48, W8 };
+// What the weights of a list are: 4 bits in groups of 64 or more, bf16, f16; as W4, with experts; 4 or 8 bits, as each product says; the same in groups of 16 and
+// more; as WG, with experts of 4 bits in groups or of mxfp4. W8, FP4: one product of 8 bits, of mxfp4.
+enum weight_kind { W4, W16, WF16, W4E, W48, WG, W8, WGE, FP4 };
 template <int KIND> static __device__ __forceinline__ constexpr bool is_plain() {
     return KIND == W16 || KIND == WF16;
+}
+template <int KIND> static __device__ __forceinline__ constexpr bool has_experts() {
+    return KIND == W4E || KIND == WGE;
+}
+// Units have the size that their product says.
+template <int KIND> static __device__ __forceinline__ constexpr bool has_groups() {
+    return KIND == WG || KIND == WGE;
+}
+template <int KIND> static __device__ __forceinline__ bool is_fp4(const k_step_linear &a) {
+    return KIND == WGE && a.w.mode == K_MXFP4;
 }
 
 // Which part of attention an item makes: query heads of one cached head, from one of them on, over positions begin ... end - 1 of the cache and
@@ -52,6 +64,9 @@ struct shared_head {
     int32_t ids[K_CHOICES_MAX];
     float weights[K_CHOICES_MAX];
     int chosen;
+#ifdef ONE_MIXED
+    known_item windowed; // layers with a window and layers without take turns
+#endif
 };
 enum { HEAD_BYTES = list_head_bytes(ROWS) };
 static_assert(sizeof(shared_head) <= HEAD_BYTES, "list_head_bytes is too small");
@@ -71,9 +86,10 @@ template <int KIND> static __device__ __forceinline__ constexpr int chunk_units(
     return list_chunk_units(is_plain<KIND>(), KIND == W8, SMALL_SHARED, ROWS);
 }
 template <int KIND> static __device__ __forceinline__ constexpr int place_bytes() {
-    return list_place_bytes(is_plain<KIND>(), KIND == W48, SMALL_SHARED, ROWS);
+    return has_groups<KIND>() ? (int)GROUPS_PLACE : list_place_bytes(is_plain<KIND>(), KIND == W48, SMALL_SHARED, ROWS);
 }
 static_assert(place_bytes<W48>() >= 2 * unit_bytes<W8>(), "a place holds either");
+static_assert(groups_place_holds_all(), "a place holds a unit of both tiles");
 #ifdef ONE_BULK
 template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
     return !is_plain<KIND>(); // rows of plain weights lie apart
@@ -106,9 +122,12 @@ struct cursor {
 
 // A product's unit in bytes, and units of a place.
 template <int KIND> static __device__ __forceinline__ int unit_of(const k_instr &in) {
+    if (KIND == WGE) return in.unit_bytes;
+    if (KIND == WG) return tile_unit_bytes(in.u.linear.w.bits, in.u.linear.w.group);
     return KIND == W48 && in.u.linear.w.bits == 8 ? unit_bytes<W8>() : unit_bytes<KIND>();
 }
 template <int KIND> static __device__ __forceinline__ int chunk_of(const k_instr &in) {
+    if (has_groups<KIND>()) return groups_chunk_units(unit_of<KIND>(in), SMALL_SHARED);
     return KIND == W48 && in.u.linear.w.bits == 8 ? chunk_units<W8>() : chunk_units<KIND>();
 }
 
@@ -132,13 +151,13 @@ static __device__ __forceinline__ void point_plain(const k_instr &in, cursor &c,
 }
 
 // Of experts: the cursor's tile from unit u of the row's k on. Units of DOWN go through the choices, tiles of INNER.
-static __device__ __forceinline__ void point_expert(const k_instr &in, const shared_head *head, cursor &c, int u) {
+template <int KIND> static __device__ __forceinline__ void point_expert(const k_instr &in, const shared_head *head, cursor &c, int u) {
     const k_stream &s = in.stream;
     int tile = first_tile(s) + c.i_tile, choice = (s.half == K_HALF_INNER ? tile : u) / s.each, unit = u;
     c.left = 1 << 30;
     if (s.half == K_HALF_INNER) tile -= choice * s.each;
     else unit -= choice * s.each, c.left = s.each - unit;
-    c.p = s.values + ((int64_t)head->ids[choice] * s.expert_tiles + tile) * s.tile_bytes + unit * unit_bytes<W4E>();
+    c.p = s.values + ((int64_t)head->ids[choice] * s.expert_tiles + tile) * s.tile_bytes + unit * unit_of<KIND>(in);
 }
 
 // Whether the cursor has a unit; it moves on to instructions below `limit`, and not to experts before they are chosen.
@@ -148,7 +167,7 @@ template <int KIND, int WARPS> static __device__ __forceinline__ bool has_unit(c
     while (c.next < limit) {
         const k_instr &in = head->slots[c.next % SLOTS];
         const k_stream s = in.stream;
-        if (KIND == W4E && s.half == K_HALF_INNER && head->chosen != in.number) return false;
+        if (has_experts<KIND>() && s.half == K_HALF_INNER && head->chosen != in.number) return false;
         c.next++;
         int lane = threadIdx.x % 32, warp = threadIdx.x / 32, u0 = warp * s.units / WARPS;
         int tiles = count_tiles(s), first = first_tile(s);
@@ -162,7 +181,7 @@ template <int KIND, int WARPS> static __device__ __forceinline__ bool has_unit(c
         if (s.norm && lane < c.mine * 2) prefetch_line(s.norm + u0 * 64 + lane * 32);
         if (is_plain<KIND>()) point_plain(in, c, u0);
         c.left = 1 << 30;
-        if (KIND == W4E && s.half) point_expert(in, head, c, u0);
+        if (has_experts<KIND>() && s.half) point_expert<KIND>(in, head, c, u0);
         return true;
     }
     return false;
@@ -240,7 +259,7 @@ template <int KIND, int WARPS> static __device__ __forceinline__ void fetch(ring
     const k_instr &in = head->slots[(c.next - 1) % SLOTS];
     unsigned char *place = r.places + r.put * place_bytes<KIND>();
     int n = c.mine - c.at < chunk_of<KIND>(in) ? c.mine - c.at : chunk_of<KIND>(in);
-    if (KIND == W4E && c.left < n) n = c.left;
+    if (has_experts<KIND>() && c.left < n) n = c.left;
     if (is_plain<KIND>()) copy_rows(c, place);
     else copy_pair(r, place, n * unit_of<KIND>(in), c.tiles > 1, chunk_of<KIND>(in) * unit_of<KIND>(in));
     if (!is_bulk<KIND>()) copy_commit();
@@ -250,14 +269,14 @@ template <int KIND, int WARPS> static __device__ __forceinline__ void fetch(ring
     c.at += n;
     int u0 = (int)(threadIdx.x / 32) * in.stream.units / WARPS;
     if (c.at < c.mine) {
-        if (KIND == W4E && (c.left -= n) == 0) point_expert(in, head, c, u0 + c.at);
+        if (has_experts<KIND>() && (c.left -= n) == 0) point_expert<KIND>(in, head, c, u0 + c.at);
         return;
     }
     c.at = 0;
     c.tiles -= is_plain<KIND>() ? 1 : 2;
-    if (KIND == W4E && in.stream.half) {
+    if (has_experts<KIND>() && in.stream.half) {
         c.i_tile += in.stream.half == K_HALF_INNER ? 1 : 2;
-        if (c.tiles > 0) point_expert(in, head, c, u0);
+        if (c.tiles > 0) point_expert<KIND>(in, head, c, u0);
     } else if (!is_plain<KIND>()) c.p += c.next_tiles;
     else if (c.tiles > 0) {
         c.i_tile++;

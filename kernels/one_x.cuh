@@ -1,19 +1,20 @@
 // kernels/one.cu: x on its way to shared memory, and how it lies there.
 //
-// For weights of bf16, x is bf16. For those of f16 it is f16, a power of two times as large in every unit. For those of 4 and 8 bits it is integers of 16 bits (x16.cuh).
+// For weights of bf16, x is bf16. For those of f16 and mxfp4 it is f16, a power of two times as large in every unit. For those of 4 and 8 bits it is integers of 16 bits (x16.cuh).
 #pragma once
 #include "one_ring.cuh"
 #include "x16.cuh"
 
-// A warp's part of x in shared memory: units of 128 bytes, and their scales.
+// A warp's part of x in shared memory: units of 128 bytes, and their scales; of groups also their sums of 16 elements.
 struct x_part {
     unsigned char *units;
     unit_scale *scales;
+    unit_sums *sums;
 };
 
 // The part of another row.
 static __device__ __forceinline__ x_part part_of_row(x_part x, int row, int units) {
-    return x_part{x.units + row * units * 128, x.scales + row * list_scales(units, ROWS)};
+    return x_part{x.units + row * units * 128, x.scales + row * list_scales(units, ROWS), NULL};
 }
 
 // A warp's part of a row of x that lies in memory as it is: elements [begin, begin + n). Returns this lane's squares.
@@ -32,9 +33,9 @@ template <int KIND> static __device__ __noinline__ float stage_plain(const k_ste
             if (a.norm) v[j] *= (i < n ? w[j] : 0.0f) + offset;
         }
         if (KIND == W16 && i < n) *(uint4 *)(x.units + i * 2) = uint4{pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7])};
-        if (KIND == WF16) put8_f16(x.units + i * 2, &x.scales[i / 64].one, v, i < n);
-        if (is_plain<KIND>()) continue;
-        put8(x.units + i / 64 * 128, x.scales + i / 64, v, i < n);
+        if (KIND == WF16 || is_fp4<KIND>(a)) put8_f16(x.units + i * 2, &x.scales[i / 64].one, v, i < n);
+        if (is_plain<KIND>() || is_fp4<KIND>(a)) continue;
+        put8<has_groups<KIND>()>(x.units + i / 64 * 128, x.scales + i / 64, v, i < n, x.sums + i / 64);
     }
     return square;
 }
@@ -54,11 +55,11 @@ static __device__ __forceinline__ void put_f16(x_part x, int word, uint4 v, bool
 }
 
 // Two words of every lane, from word `word` of the warp's part on, as integers: f32, or pairs of bf16.
-static __device__ __forceinline__ void put_words(x_part x, int word, uint4 v, bool f32, float y, float z, int words) {
-    if (f32) put_unit(x.units + word * 2, x.scales + word / 64, y, z);
+template <int KIND> static __device__ __forceinline__ void put_words(x_part x, int word, uint4 v, bool f32, float y, float z, int words) {
+    if (f32) put_unit<has_groups<KIND>()>(x.units + word * 2, x.scales + word / 64, y, z, x.sums + word / 64);
     else {
         const float four[4] = {__uint_as_float(v.x << 16), __uint_as_float(v.x & 0xffff0000u), __uint_as_float(v.z << 16), __uint_as_float(v.z & 0xffff0000u)};
-        put_two_units(x.units + word * 4, x.scales + word / 32, four, words - word < 64 ? 1 : 2);
+        put_two_units<has_groups<KIND>()>(x.units + word * 4, x.scales + word / 32, four, words - word < 64 ? 1 : 2, x.sums + word / 32);
     }
 }
 
@@ -115,11 +116,11 @@ static __device__ __forceinline__ float stage_linked(const k_step_linear &a, x_p
                 else *(uint2 *)(x.units + 4 * i) = uint2{v[j].x, v[j].z};
             }
             if (KIND == W16) continue;
-            if (KIND == WF16) {
+            if (KIND == WF16 || is_fp4<KIND>(a)) {
                 put_f16(x, word, v[j], f32, y, z, words);
                 continue;
             }
-            put_words(x, word, v[j], f32, y, z, words);
+            put_words<KIND>(x, word, v[j], f32, y, z, words);
         }
     }
     return square;
@@ -166,7 +167,7 @@ static __device__ __forceinline__ void stage_rows(const k_step_linear &a, x_part
                 square = fmaf(z, z, fmaf(y, y, square));
                 y *= w.x + offset, z *= w.y + offset;
             }
-            put_words(x, word, now.v[j], f32, y, z, words);
+            put_words<KIND>(x, word, now.v[j], f32, y, z, words);
         }
         now = ahead;
         base = next_base;

@@ -279,6 +279,10 @@ struct backend_type {
     int (*read)(struct backend *be, struct tensor t, void *dst, struct err *err);
     /* Copies n output values, dense, and waits for all that was launched; n may be 0. Absent: read() does that. */
     int (*read_many)(struct backend *be, const struct tensor *t, void *const *dst, int32_t n, struct err *err);
+    /* The same without waiting: the copies are part of what was launched. Absent, with the next: read_many does it. */
+    int (*send_many)(struct backend *be, const struct tensor *t, void *const *dst, int32_t n, struct err *err);
+    /* What is launched from now on waits for all that `other`, of the same type, has launched until now. The host does not wait. */
+    int (*follow)(struct backend *be, struct backend *other, struct err *err);
     /* Memory of the host that the device copies from and to without a detour. Absent: ordinary memory is as good. */
     int (*host_alloc)(struct backend *be, size_t bytes, void **out, struct err *err);
     void (*host_free)(struct backend *be, void *p);

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static const struct check_step one_prompt[] = {{{5, 0, 0}}};
 
@@ -18,12 +19,12 @@ static struct tensor build_linear(struct check *c, struct oplist *l, const struc
 
 static struct tensor build_gate(struct check *c, struct oplist *l, const struct check_case *w) {
     struct tensor x = check_input(c, l, w->in, 1);
-    const struct weight *m = check_weight(c, w->format, 1, 2 * w->out, w->in, 2, 0.25f),
-                        *down = check_weight(c, w->format, 1, 32, w->out, 4, 0.25f);
+    const struct weight *m = check_weight(c, w->format, 1, 2 * w->out, w->in, 2, 0.25f);
     struct tensor both = op_linear(l, x, &(struct linear_args){m, w->p[0] ? check_vector(c, 2 * w->out, 3, 1, 0) : NULL, 0});
     struct tensor h = op_glu(l, tensor_slice(both, 0, (int32_t)w->out), tensor_slice(both, (int32_t)w->out, (int32_t)w->out),
                              &(struct act_args){.kind = (enum act_kind)w->p[1], .scale = 0.5f, .p = {1.7f, 3.0f, 0.5f, -1e-6f}});
-    return w->p[2] ? op_linear(l, h, &(struct linear_args){down, NULL, 0}) : h;
+    if (!w->p[2]) return h;
+    return op_linear(l, h, &(struct linear_args){check_weight(c, w->format, 1, 32, w->out, 4, 0.25f), NULL, 0});
 }
 
 static struct tensor build_head_linear(struct check *c, struct oplist *l, const struct check_case *w) {
@@ -366,7 +367,11 @@ static void add(struct maker *m, struct check_case c) {
         c.steps[0] = one_prompt[0];
         c.n_steps = 1;
     }
-    if (m->n < m->most) m->out[m->n++] = c;
+    if (m->n == m->most) {
+        printf("FAILED  more than %d cases: raise CASES_MAX\n", m->most);
+        exit(1);
+    }
+    m->out[m->n++] = c;
 }
 
 /* A prompt, decode rows, a chunk beside a decode row, more decode rows. */
@@ -458,6 +463,47 @@ static void add_products(struct maker *m) {
             NAME("gate of %d bits, %d rows", f == 0 ? 4 : f == 1 ? 8 : 16, gate_rows[r]);
             add(m, k);
         }
+}
+
+/* Inputs from e^-6 to e^6, a few of which are most of a row, as those of a model's second product of a block can be. */
+static struct tensor build_uneven(struct check *c, struct oplist *l, const struct check_case *w) {
+    struct tensor x = op_mulvec(l, check_input(c, l, w->in, 1), &(struct vec_args){.mul = check_vector(c, w->in, 5, 6, 0)});
+    x = op_act(l, x, &(struct act_args){.kind = ACT_EXP, .scale = 1});
+    return op_linear(l, x, &(struct linear_args){check_weight(c, w->format, 1, w->out, w->in, 2, 0.25f), NULL, 0});
+}
+
+/* Prompts with weights in tiles, whose sizes are no multiples of a block's. */
+static void add_prompts(struct maker *m) {
+    static const struct format formats[] = {
+        {QUANT_AFFINE, DT_BF16, 4, 64}, {QUANT_AFFINE, DT_F16, 4, 32}, {QUANT_AFFINE, DT_BF16, 8, 64}, {QUANT_AFFINE, DT_BF16, 8, 32}};
+    static const struct {
+        int64_t out, in;
+        int32_t rows;
+    } ragged[] = {{264, 320, 130}, {136, 64, 257}, {1000, 192, 300}};
+    for (size_t f = 0; f < 4; f++) {
+        char name[32];
+        format_name(&formats[f], name);
+        for (size_t i = 0; i < 3; i++) {
+            CASE(.build = build_linear, .format = formats[f], .out = ragged[i].out, .in = ragged[i].in, .p = {i != 1}, .n_steps = 1);
+            k.steps[0].rows[0] = ragged[i].rows;
+            NAME("prompt %s %lld x %lld, %d rows", name, (long long)k.out, (long long)k.in, ragged[i].rows);
+            add(m, k);
+        }
+        CASE(.build = build_uneven, .format = formats[f], .out = 144, .in = 640, .n_steps = 1);
+        k.steps[0].rows[0] = 140;
+        NAME("prompt %s of uneven inputs", name);
+        add(m, k);
+        k = (struct check_case){.build = build_gate,
+                                .format = formats[f],
+                                .out = f % 2 ? 200 : 208,
+                                .in = 192,
+                                .p = {1, f ? ACT_SILU : ACT_GELU, 0},
+                                .n_steps = 1,
+                                .slack = 2};
+        k.steps[0].rows[0] = 150;
+        NAME("prompt %s with a gate of %lld", name, (long long)k.out);
+        add(m, k);
+    }
 }
 
 /* Products that keep more of their input than bf16 does: far closer, where the weights are bf16 themselves. */
@@ -723,6 +769,7 @@ int32_t check_cases(struct check_case *out, int32_t most, bool quick) {
     add_attention(&m);
     add_blocks(&m);
     add_mixers(&m);
+    add_prompts(&m);
     add_wide(&m);
     if (!quick) add_shapes(&m);
     m.n += check_picture_cases(out + m.n, most - m.n);

@@ -14,7 +14,7 @@
 
 bool check_verbose;
 
-enum { CASES_MAX = 1024, RESULT_MAX = 8 << 20 };
+enum { CASES_MAX = 2048, RESULT_MAX = 8 << 20 };
 
 float check_value(uint64_t seed, int64_t i) {
     return (float)((double)(int64_t)(rng_uniform(seed, (uint64_t)i, 0) * 256.0) / 128.0 - 1.0);

@@ -1,5 +1,5 @@
 /* kernels/one.cu and few.cu by themselves: products of one row and of several against sums in double precision, with x in every form in which it comes;
- * several rows must have the same bits as each of them alone. A wait for a word that nobody writes must end with the host's message and leave the
+ * several rows must have the same bits as each of them alone; both halves of chosen experts, with and without biases. A wait for a word that nobody writes must end with the host's message and leave the
  * kernel usable; the same of kernels/step.cu, whose blocks wait at a barrier. Skipped where there is no GPU. */
 #include "../backend_alone.h"
 
@@ -12,12 +12,13 @@
 #include <stdio.h>
 
 enum { ROWS_MAX = LIST_ROWS, IN_MAX = 3072, OUT_MAX = 208, TILE = 16, UNIT = 64, META = 64, RESULT_STRIDE = OUT_MAX };
+enum { EXPERTS = 5, CHOSEN = 3, EXPERTS_ROOM = 4096 };
 enum form { PLAIN_F32, PLAIN_BF16, LINK_F32, LINK_BF16, N_FORMS };
 
 static const char *const form_names[N_FORMS] = {"f32", "bf16", "linked f32", "linked bf16"};
 
 struct product {
-    int32_t mode, bits, in, out;
+    int32_t mode, bits, group, in, out;
     enum form form;
     bool has_norm, is_f16; /* is_f16: plain weights, or scales and biases */
     bool has_residual;     /* linked */
@@ -26,9 +27,9 @@ struct product {
 
 struct bench {
     struct cuda *c;
-    CUdeviceptr weights, x, norm, y, residual, instrs;
+    CUdeviceptr weights, x, norm, y, residual, instrs, experts; /* experts: struct chosen */
     unsigned char packed[OUT_MAX * IN_MAX * 2];
-    float w[OUT_MAX][IN_MAX], x_f32[ROWS_MAX][IN_MAX], norm_f32[IN_MAX], y_f32[ROWS_MAX][OUT_MAX], alone[ROWS_MAX][OUT_MAX];
+    float w[OUT_MAX * IN_MAX], x_f32[ROWS_MAX][IN_MAX], norm_f32[IN_MAX], y_f32[ROWS_MAX][OUT_MAX], alone[ROWS_MAX][OUT_MAX];
     uint64_t words[ROWS_MAX * IN_MAX], added[ROWS_MAX * OUT_MAX];
 };
 
@@ -51,13 +52,21 @@ static void make_plain(struct bench *b, const struct product *p) {
             float w = draw(2, i * p->in + k);
             uint16_t h = p->is_f16 ? f16_from_f32(w) : bf16_from_f32(w);
             memcpy(b->packed + ((size_t)i * (size_t)p->in + (size_t)k) * 2, &h, 2);
-            b->w[i][k] = p->is_f16 ? f16_to_f32(h) : bf16_to_f32(h);
+            b->w[i * p->in + k] = p->is_f16 ? f16_to_f32(h) : bf16_to_f32(h);
         }
 }
 
-/* Tiles of 4 or 8 bits, as kernels/tile.cuh says. */
+/* Tiles of 4 or 8 bits, or of mxfp4, as kernels/tile.cuh says. */
 static int32_t codes_bytes(const struct product *p) {
     return p->bits * 128;
+}
+
+static int32_t runs_of(const struct product *p) {
+    return p->group < UNIT ? UNIT / p->group : 1;
+}
+
+static int32_t unit_bytes(const struct product *p) {
+    return p->mode == K_MXFP4 ? TILE_FP4_BYTES : codes_bytes(p) + runs_of(p) * META;
 }
 
 /* Code n of the eight from element k on of row r goes into its unit. */
@@ -67,21 +76,44 @@ static void put_code(unsigned char *unit, const struct product *p, int32_t r, in
     else unit[word / 4 * 512 + lane * 16 + r / 8 * 8 + nibble % 2 * 4 + nibble / 2] = (unsigned char)code;
 }
 
+/* The same of mxfp4, and the power of two of its group. Returns the weight. */
+static float put_fp4(unsigned char *unit, int32_t r, int32_t k, uint32_t code, int32_t power) {
+    static const float magnitudes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    static const int32_t signs[] = {15, 12, 14, 13};
+    int32_t word = k % UNIT / 8, n = k % 8, at = (r % 8 * 4 + word % 4) * 16 + r / 8 * 8 + word / 4 * 4;
+    uint32_t bits;
+    memcpy(&bits, unit + at, 4);
+    bits |= (code & 7) << (n % 2 * 16 + 9 - n / 2 * 3) | code >> 3 << (n % 2 * 16 + signs[n / 2]);
+    memcpy(unit + at, &bits, 4);
+    unit[TILE_CODES + r % 8 * 4 + r / 8 * 2 + k % UNIT / 32] = (unsigned char)(127 + power);
+    return ldexpf(code & 8 ? -magnitudes[code & 7] : magnitudes[code & 7], power);
+}
+
+static void make_fp4_tiles(struct bench *b, const struct product *p) {
+    memset(b->packed, 0, sizeof b->packed);
+    for (int32_t i = 0; i < p->out; i++)
+        for (int32_t k = 0; k < p->in; k++) {
+            unsigned char *unit = b->packed + (size_t)((i / TILE * (p->in / UNIT) + k / UNIT) * TILE_FP4_BYTES);
+            uint32_t code = (uint32_t)(rng_at(5, (uint64_t)(i * p->in + k), 0) >> 60);
+            b->w[i * p->in + k] = put_fp4(unit, i % TILE, k, code, (i * 7 + k / 32) % 9 - 6);
+        }
+}
+
 static void make_tiles(struct bench *b, const struct product *p) {
     memset(b->packed, 0, sizeof b->packed);
     for (int32_t i = 0; i < p->out; i++)
         for (int32_t k = 0; k < p->in; k++) {
-            unsigned char *unit = b->packed + (size_t)((i / TILE * (p->in / UNIT) + k / UNIT) * (codes_bytes(p) + META));
-            int32_t r = i % TILE;
-            float scale = 0.05f + 0.05f * draw(3, i * 64 + k / UNIT), bias = draw(4, i * 64 + k / UNIT);
+            unsigned char *unit = b->packed + (size_t)((i / TILE * (p->in / UNIT) + k / UNIT) * unit_bytes(p));
+            int32_t r = i % TILE, run = k % UNIT * runs_of(p) / UNIT, at = i * 256 + k / UNIT * 4 + run;
+            float scale = 0.05f + 0.05f * draw(3, at), bias = draw(4, at);
             uint16_t both[2] = {p->is_f16 ? f16_from_f32(scale) : bf16_from_f32(scale),
                                 p->is_f16 ? f16_from_f32(bias) : bf16_from_f32(bias)};
             int32_t code = (int32_t)(rng_at(5, (uint64_t)(i * p->in + k), 0) >> (64 - p->bits));
             put_code(unit, p, r, k, code);
-            memcpy(unit + codes_bytes(p) + r % 8 * 8 + r / 8 * 4, both, 4);
+            memcpy(unit + codes_bytes(p) + run * META + r % 8 * 8 + r / 8 * 4, both, 4);
             scale = p->is_f16 ? f16_to_f32(both[0]) : bf16_to_f32(both[0]);
             bias = p->is_f16 ? f16_to_f32(both[1]) : bf16_to_f32(both[1]);
-            b->w[i][k] = (float)code * scale + bias;
+            b->w[i * p->in + k] = (float)code * scale + bias;
         }
 }
 
@@ -111,7 +143,7 @@ static float added_to(const struct product *p, int32_t row, int32_t i) {
 static struct k_instr instr_of(const struct bench *b, const struct product *p) {
     struct k_instr in = {.kind = K_STEP_LINEAR};
     bool is_plain = p->mode == K_PLAIN;
-    int32_t n_tiles = p->out / TILE, tile_bytes = p->in / UNIT * (codes_bytes(p) + META);
+    int32_t n_tiles = p->out / TILE, tile_bytes = p->in / UNIT * unit_bytes(p);
     in.u.linear = (struct k_step_linear){
         .w = {.values = b->weights,
               .values_bytes = p->in * 2,
@@ -119,7 +151,7 @@ static struct k_instr instr_of(const struct bench *b, const struct product *p) {
               .in = p->in,
               .mode = p->mode,
               .bits = p->bits,
-              .group = UNIT,
+              .group = p->group,
               .dtype = p->is_f16 ? K_F16 : K_BF16,
               .tile_bytes = is_plain ? 0 : tile_bytes},
         .x = b->x,
@@ -148,13 +180,9 @@ static int next_tag(struct bench *b, uint32_t *out, struct err *err) {
     return ERR_OK;
 }
 
-static int launch(struct bench *b, const struct product *p, struct err *err) {
-    struct k_instr in = instr_of(b, p);
+static int launch_instr(struct bench *b, struct k_instr in, struct err *err) {
     struct launch l;
     int32_t depth;
-    cuda_links_find(&in, &(struct step_values){.reads = -1}, 1);
-    if (p->form >= LINK_F32) in.u.linear.x_link = b->x;
-    if (p->has_residual) in.u.linear.residual_link = b->residual, in.u.linear.residual_scale = 1;
     if (!cuda_list_fits(b->c, &in, 1, &l, &depth)) return err_set(err, ERR_EINTERNAL, "kernels/one.cu does not take this product");
     struct k_step_run run = {.instrs = b->instrs, .barrier = b->c->counters, .n = 1, .tags = 1, .depth = depth};
     void *params[] = {&run};
@@ -163,6 +191,14 @@ static int launch(struct bench *b, const struct product *p, struct err *err) {
                                    NULL),
            "launching");
     return cuda_wait(b->c, err);
+}
+
+static int launch(struct bench *b, const struct product *p, struct err *err) {
+    struct k_instr in = instr_of(b, p);
+    cuda_links_find(&in, &(struct step_values){.reads = -1}, 1);
+    if (p->form >= LINK_F32) in.u.linear.x_link = b->x;
+    if (p->has_residual) in.u.linear.residual_link = b->residual, in.u.linear.residual_scale = 1;
+    return launch_instr(b, in, err);
 }
 
 /* The words that a product reads; `late` ones, of x or of what is added, carry the tag before. */
@@ -183,6 +219,7 @@ static int prepare_words(struct bench *b, const struct product *p, enum late lat
 
 static int prepare(struct bench *b, const struct product *p, enum late late, struct err *err) {
     if (p->mode == K_PLAIN) make_plain(b, p);
+    else if (p->mode == K_MXFP4) make_fp4_tiles(b, p);
     else make_tiles(b, p);
     TRY(prepare_words(b, p, late, err));
     TRY(cuda_upload(b->c, b->weights, b->packed, sizeof b->packed, "weights", err));
@@ -202,7 +239,7 @@ static int compare_row(const struct bench *b, const struct product *p, int32_t r
     for (int32_t i = 0; i < p->out; i++) {
         double want = 0, error = 1e-6;
         for (int32_t k = 0; k < p->in; k++) {
-            double x = (double)x_f32[k] * (p->has_norm ? (double)b->norm_f32[k] : 1.0), w = b->w[i][k];
+            double x = (double)x_f32[k] * (p->has_norm ? (double)b->norm_f32[k] : 1.0), w = b->w[i * p->in + k];
             want += x * w;
             error += fabs(w) * (p->mode != K_PLAIN ? largest[k / UNIT] / 65000
                                 : p->is_f16        ? fabs(x) / 2048 + largest[k / UNIT] * 1e-7
@@ -256,6 +293,140 @@ static int check_wait(struct bench *b, const struct product *p, enum late late, 
     return check_product(b, p, err);
 }
 
+/* ---- experts ---------------------------------------------------------------------------------------------------------- */
+
+/* One half of CHOSEN of EXPERTS experts: p has the rows of all of them, and x of DOWN is as wide as CHOSEN of its rows. INNER chooses by scores, DOWN finds the choice. */
+struct expert_product {
+    struct product p;
+    bool is_inner, has_biases;
+};
+
+/* What lies on the device: the router's words, the choice and its weights, biases by expert. */
+struct chosen {
+    uint64_t scores[EXPERTS + 1];
+    int32_t ids[K_CHOICES_MAX];
+    float weights[K_CHOICES_MAX];
+    float biases[EXPERTS_ROOM];
+};
+
+static const struct k_act clamped = {.kind = ACT_CLAMPED_SWIGLU, .scale = 1, .p = {1.702f, 7}};
+
+/* Scores whose order is 3, 0, 4, and weights that follow from them. */
+static void make_choice(struct chosen *c, uint32_t tag) {
+    static const float scores[EXPERTS + 1] = {1.5f, -2, 0.25f, 2, 0.75f, 0};
+    static const int32_t best[CHOSEN] = {3, 0, 4};
+    float sum = 0;
+    memset(c, 0, sizeof *c);
+    for (int32_t i = 0; i < EXPERTS + 1; i++) c->scores[i] = (uint64_t)tag << 32 | f32_bits(scores[i]);
+    for (int32_t i = 0; i < CHOSEN; i++) sum += c->weights[i] = expf(scores[best[i]]), c->ids[i] = best[i];
+    for (int32_t i = 0; i < CHOSEN; i++) c->weights[i] /= sum;
+    for (int32_t i = 0; i < EXPERTS_ROOM; i++) c->biases[i] = draw(11, i);
+}
+
+static int launch_experts(struct bench *b, const struct expert_product *x, struct err *err) {
+    const struct product *p = &x->p;
+    struct k_instr in = instr_of(b, p);
+    struct k_step_linear *a = &in.u.linear;
+    int32_t out = p->out / EXPERTS, inner = out / 2, tiles = x->is_inner ? CHOSEN * inner / TILE : out / TILE;
+    a->w.out = out;
+    a->n_tiles = tiles, a->tiles_each = tiles / b->c->gpu->n_sm, a->tiles_more = tiles % b->c->gpu->n_sm;
+    a->bias = x->has_biases ? b->experts + offsetof(struct chosen, biases) : 0;
+    a->e = (struct k_step_experts){
+        .rule = {.score = ROUTE_SOFTMAX_AFTER, .k = CHOSEN, .scale = 1},
+        .ids = b->experts + offsetof(struct chosen, ids),
+        .weights = b->experts + offsetof(struct chosen, weights),
+        .n_experts = EXPERTS,
+        .half = x->is_inner ? K_HALF_INNER : K_HALF_DOWN,
+        .k = CHOSEN,
+    };
+    if (x->is_inner) a->glu_inner = inner, a->act = clamped;
+    cuda_links_find(&in, &(struct step_values){.reads = -1}, 1);
+    if (x->is_inner) a->e.scores_link = b->experts;
+    a->x_link = b->x;
+    if (p->has_residual) a->residual_link = b->residual, a->residual_scale = 1;
+    return launch_instr(b, in, err);
+}
+
+/* A sum and how far it may be off. */
+struct about {
+    double is, error;
+};
+
+/* Row `row` of all weights times x from element `from` on. */
+static struct about sum_of(const struct bench *b, const struct product *p, int32_t row, int32_t in, int32_t from, double factor) {
+    struct about y = {0, 1e-6};
+    for (int32_t k = 0; k < in; k++) {
+        double x = (double)b->x_f32[0][from + k] * (p->has_norm ? (double)b->norm_f32[k] : 1.0), w = b->w[row * in + k], largest = 0;
+        for (int32_t u = from + k / UNIT * UNIT; u < from + k / UNIT * UNIT + UNIT; u++)
+            largest = fmax(largest, fabs((double)b->x_f32[0][u]) * (p->has_norm ? 1.5 : 1.0));
+        y.is += w * x * factor;
+        y.error += (fabs(w) * (p->mode == K_MXFP4 ? fabs(x) / 2048 + largest * 1e-6 : largest / 65000) + fabs(w * x) * 2e-6) * factor;
+    }
+    return y;
+}
+
+/* Result i of the half: of gate and up of a choice, or of down with all choices. */
+static struct about expert_result(const struct bench *b, const struct expert_product *x, const struct chosen *c, int32_t i, double factor) {
+    const struct product *p = &x->p;
+    int32_t out = p->out / EXPERTS, inner = out / 2;
+    if (!x->is_inner) {
+        struct about y = {p->has_residual ? (double)added_to(p, 0, i) : 0.0, 0};
+        for (int32_t n = 0; n < CHOSEN; n++) {
+            int32_t row = c->ids[n] * out + i;
+            struct about one = sum_of(b, p, row, p->in, n * p->in, 1);
+            y.is += one.is + (x->has_biases ? (double)c->weights[n] * (double)c->biases[row] : 0.0), y.error += one.error;
+        }
+        return y;
+    }
+    int32_t row = c->ids[i / inner] * out + i % inner;
+    struct about gate = sum_of(b, p, row, p->in, 0, factor), up = sum_of(b, p, row + inner, p->in, 0, factor);
+    if (x->has_biases) gate.is += (double)c->biases[row], up.is += (double)c->biases[row + inner];
+    double g = fmin(gate.is, 7), u = fmin(fmax(up.is, -7), 7) + 1, act = g / (1 + exp(-1.702 * g)), weight = c->weights[i / inner];
+    return (struct about){weight * act * u,
+                          weight * (1.2 * gate.error * (fabs(u) + up.error) + fabs(act) * up.error) + fabs(act * u) * 1e-5};
+}
+
+static int compare_experts(const struct bench *b, const struct expert_product *x, const struct chosen *c, struct err *err) {
+    int32_t n = x->is_inner ? CHOSEN * (x->p.out / EXPERTS / 2) : x->p.out / EXPERTS;
+    double square = 0;
+    for (int32_t k = 0; k < x->p.in; k++) square += (double)b->x_f32[0][k] * (double)b->x_f32[0][k];
+    double factor = x->p.has_norm ? 1.0 / sqrt(square / x->p.in + 1e-6) : 1.0;
+    for (int32_t i = 0; i < n; i++) {
+        struct about want = expert_result(b, x, c, i, factor);
+        double y = (&b->y_f32[0][0])[i];
+        if (!(fabs(y - want.is) <= want.error))
+            return err_set(err, ERR_EDEVICE, "result %d is %.7g, expected %.7g within %.2g", i, y, want.is, want.error);
+    }
+    return ERR_OK;
+}
+
+/* Right, and the same bits again. INNER leaves its choice for DOWN. */
+static int check_experts(struct bench *b, const struct expert_product *x, struct err *err) {
+    struct chosen c, left;
+    struct product wide = x->p;
+    uint32_t tag;
+    if (!x->is_inner) wide.in *= CHOSEN;
+    for (int32_t turn = 0; turn < 2; turn++) {
+        TRY(next_tag(b, &tag, err));
+        make_choice(&c, tag);
+        left = c;
+        if (x->is_inner) memset(left.ids, 0, sizeof left.ids), memset(left.weights, 0, sizeof left.weights);
+        TRY(cuda_upload(b->c, b->experts, &left, sizeof left, "a choice", err));
+        TRY(prepare(b, &x->p, LATE_NONE, err));
+        TRY(prepare_words(b, &wide, LATE_NONE, err));
+        TRY(launch_experts(b, x, err));
+        if (turn) memcpy(b->alone, b->y_f32, sizeof b->alone);
+        TRY_CU(b->c->d->cuMemcpyDtoH(b->y_f32, b->y, sizeof b->y_f32), "results");
+        TRY_CU(b->c->d->cuMemcpyDtoH(&left, b->experts, sizeof left), "a choice");
+    }
+    for (int32_t i = 0; i < CHOSEN; i++)
+        if (left.ids[i] != c.ids[i] || fabsf(left.weights[i] - c.weights[i]) > 1e-6f)
+            return err_set(err, ERR_EDEVICE, "choice %d is %d by %.7g, expected %d by %.7g", i, left.ids[i], (double)left.weights[i],
+                           c.ids[i], (double)c.weights[i]);
+    if (memcmp(b->alone, b->y_f32, sizeof b->alone) != 0) return err_set(err, ERR_EDEVICE, "the same experts twice have other bits");
+    return compare_experts(b, x, &c, err);
+}
+
 /* The same product twice with kernels/step.cu, and a barrier between the two. */
 static int launch_barrier(struct bench *b, const struct product *p, struct err *err) {
     struct k_instr in[2] = {instr_of(b, p), instr_of(b, p)};
@@ -287,11 +458,12 @@ static int open_bench(struct bench *b, struct err *err) {
     TRY(cuda_alloc(b->c, sizeof b->norm_f32, "a norm", &b->norm, err));
     TRY(cuda_alloc(b->c, sizeof b->y_f32, "results", &b->y, err));
     TRY(cuda_alloc(b->c, sizeof b->added, "a residual", &b->residual, err));
+    TRY(cuda_alloc(b->c, sizeof(struct chosen), "a choice", &b->experts, err));
     return cuda_alloc(b->c, 2 * sizeof(struct k_instr), "two instructions", &b->instrs, err);
 }
 
 static void close_bench(struct bench *b) {
-    CUdeviceptr *all[] = {&b->weights, &b->x, &b->norm, &b->y, &b->residual, &b->instrs};
+    CUdeviceptr *all[] = {&b->weights, &b->x, &b->norm, &b->y, &b->residual, &b->instrs, &b->experts};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) cuda_free(b->c, all[i]);
     cuda_backend.close(&b->c->base);
 }
@@ -304,8 +476,28 @@ static void note(int code, const char *name, const struct product *p, const stru
     if (!code) return;
     printf("FAILED %s", name);
     if (p)
-        printf(" %d bits, %d x %d, %d rows of x %s%s", p->bits, p->out, p->in, p->rows, form_names[p->form], p->has_norm ? ", norm" : "");
+        printf(" %d bits in groups of %d, %d x %d, %d rows of x %s%s", p->bits, p->group, p->out, p->in, p->rows, form_names[p->form],
+               p->has_norm ? ", norm" : "");
     printf(": %s\n", err->msg);
+}
+
+/* mxfp4 and 4 bits in groups of 32, with and without biases, with and without a residual; a choice has one unit of k, or several. */
+static void check_all_experts(struct bench *b) {
+    for (int32_t i = 0; i < 16; i++) {
+        struct expert_product x = {.is_inner = i % 2, .has_biases = i / 2 % 2};
+        int32_t in = UNIT * (i / 8 ? 5 : 1), out = x.is_inner ? 2 * 48 : 80;
+        x.p = (struct product){.mode = i / 4 % 2 ? K_AFFINE : K_MXFP4,
+                               .bits = 4,
+                               .group = 32,
+                               .in = in,
+                               .out = out * EXPERTS,
+                               .form = LINK_F32,
+                               .has_norm = x.is_inner,
+                               .has_residual = !x.is_inner && x.has_biases,
+                               .rows = 1};
+        struct err err = {0};
+        note(check_experts(b, &x, &err), x.is_inner ? "gate and up of experts" : "down of experts", &x.p, &err);
+    }
 }
 
 static void check_all(struct bench *b) {
@@ -314,6 +506,7 @@ static void check_all(struct bench *b) {
     for (int32_t i = 0; i < 3 * 4 * 2 * N_FORMS * 2; i++) {
         struct product p = {.mode = i % 3 == 2 ? K_PLAIN : K_AFFINE,
                             .bits = bits[i % 3],
+                            .group = UNIT,
                             .in = ins[i / 3 % 4],
                             .out = outs[i / 12 % 2],
                             .form = (enum form)(i / 24 % N_FORMS),
@@ -326,10 +519,13 @@ static void check_all(struct bench *b) {
         note(check_product(b, &p, &err), "product", &p, &err);
         p.rows = 2 + i / 3 % (ROWS_MAX - 1);
         if (p.mode == K_AFFINE && b->c->gpu->functions[KERNEL_few_4_128]) note(check_rows(b, &p, &err), "product of rows", &p, &err);
+        p.rows = 1, p.group = UNIT >> (1 + i / 3 % 2);
+        if (p.mode == K_AFFINE) note(check_product(b, &p, &err), "product in short groups", &p, &err);
     }
     for (int32_t i = 0; i < 4; i++) {
         struct product p = {.mode = i % 2 ? K_PLAIN : K_AFFINE,
                             .bits = bits[i % 2 * 2],
+                            .group = UNIT,
                             .in = 1088,
                             .out = 48,
                             .form = LINK_F32,
@@ -339,7 +535,7 @@ static void check_all(struct bench *b) {
         note(check_wait(b, &p, i / 2 ? LATE_RESIDUAL : LATE_X, &err), i / 2 ? "wait for a residual" : "wait for x", &p, &err);
     }
     if (!b->c->gpu->can_run_lists) return; /* nor do its blocks wait for each other */
-    struct product p = {.mode = K_PLAIN, .bits = 16, .in = 1088, .out = 48, .form = PLAIN_F32, .rows = 1};
+    struct product p = {.mode = K_PLAIN, .bits = 16, .group = UNIT, .in = 1088, .out = 48, .form = PLAIN_F32, .rows = 1};
     struct err err = {0};
     note(check_barrier(b, &p, &err), "wait at a barrier", &p, &err);
 }
@@ -355,7 +551,10 @@ int main(void) {
     b.c = (struct cuda *)be;
     if (!b.c->gpu->functions[KERNEL_one_4_128]) printf("skipped: kernels/one.cu is not compiled for this GPU\n");
     else if (open_bench(&b, &err)) note(1, "memory", NULL, &err);
-    else check_all(&b);
+    else {
+        check_all(&b);
+        if (b.c->gpu->functions[KERNEL_one_mixed_64]) check_all_experts(&b);
+    }
     close_bench(&b);
     printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_passed + n_failed ? 0 : 1);
     return n_failed ? 1 : 0;

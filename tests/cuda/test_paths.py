@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """No slow path that nobody knows of: of what the steps of well-known checkpoints (checkpoints.py) and GGUF files (bench/gguf_shape.py) read, at most 1 % may go through reference rows, on
 every kind of GPU that we compile kernels for. Plans only; cuda_paths makes them from the CUDA backend's own choice. What is allowed above that stands
-in EXCEPTIONS with its figure, and a larger one fails. GPUs before 8.0 are listed and not judged.
+in EXCEPTIONS with its figure, and a larger one fails. Tokens of the models of ONE_KERNEL must be one list of instructions (kernels/one.cu) and little else. GPUs before 8.0 are listed and not judged.
 
 usage: test_paths.py BUILD [--list] [NAME...]
 """
@@ -19,6 +19,9 @@ import gguf_shape
 
 GGUF_FILES = [("llama-3.1-8b", "q4_k_m"), ("llama-3.2-1b", "q5_k"), ("llama-3.2-1b", "q6_k"), ("llama-3.2-1b", "q8_0"), ("qwen3-30b-a3b", "q4_k_m")]
 LIMIT = 0.01
+ONE_KERNEL = [f"{shape}-{kind}.gguf" for shape, kind in GGUF_FILES if shape != "qwen3-30b-a3b"] + ["gpt-oss-20b-mxfp4-q8"]
+FEW_LAUNCHES = 6  # the embedding, the list, the choice
+CUT_LISTS = {("llama-3.1-8b-q4_k_m.gguf", "80"), ("llama-3.2-1b-q6_k.gguf", "80")}  # rings of step.cu for long rows of Q6_K do not fit 163 KB
 LISTED = ["75"]  # their kernels for prompts and batches do not exist: bf16 products begin with 8.0
 # (checkpoint, step): the share that is known, rounded up to a thousandth
 EXCEPTIONS = {}
@@ -46,6 +49,8 @@ def judge(name, gpu, step):
     known = EXCEPTIONS.get((name, step["step"]))
     if share(step) > (known or LIMIT):
         return f"{name} on {gpu}, {step['text']}" + (f"; {100 * known:.1f} % are known" if known else "")
+    if name in ONE_KERNEL and step["step"] == "1 row" and (step["launches"] > FEW_LAUNCHES) != ((name, gpu) in CUT_LISTS):
+        return f"{name} on {gpu}, {step['text']}; at most {FEW_LAUNCHES} are expected, but for CUT_LISTS"
     return None
 
 

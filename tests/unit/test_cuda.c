@@ -683,6 +683,22 @@ static void lists_of_few_rows(void) {
     free_backend(c);
 }
 
+/* Every file of kernels.def finds a place, when a GPU has an image of each. */
+static void kernel_files(void) {
+    static const char *const files[] = {
+#define KERNEL(file, symbol) #file,
+#include "backend/cuda/device/kernels.def"
+#undef KERNEL
+    };
+    int n = 0;
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        size_t k = 0;
+        while (strcmp(files[k], files[i]) != 0) k++;
+        n += k == i;
+    }
+    FAIL_IF(n < 20 || n > CUDA_MODULES_MAX, "%d kernel files, and there is room for %d", n, CUDA_MODULES_MAX);
+}
+
 static const struct unit_case cases[] = {
     {"arch_parse", arch_parse},
     {"arch_pick", arch_pick},
@@ -698,6 +714,7 @@ static const struct unit_case cases[] = {
     {"memory_errors", memory_errors},
     {"many_devices", many_devices},
     {"embedded", embedded},
+    {"kernel_files", kernel_files},
     {"wide_products", wide_products},
     {"links", links},
     {"lists_of_one_row", lists_of_one_row},

@@ -11,7 +11,8 @@ static bool is_gate(const struct cuda *c, int32_t i) {
     if (i + 1 >= l->n_ops || l->ops[i].kind != OP_LINEAR) return false;
     const struct op *linear = &l->ops[i], *glu = &l->ops[i + 1];
     return cuda_is_halves(linear, glu) && cuda_read_only_by(c, linear->out[0], i + 1) &&
-           (qmv_fits(c, linear) || cuda_wqmm_fits(c, linear) || qmm_fits(c, linear) || gemm_glu_fits(c, linear, glu));
+           (qmv_fits(c, linear) || cuda_wqmm_fits(c, linear) || qmm_fits(c, linear) || gemm_bytes_glu_fits(c, linear, glu) ||
+            gemm_glu_fits(c, linear, glu));
 }
 
 /* ---- norms, rope and cache ------------------------------------------------------------------------------------------ */

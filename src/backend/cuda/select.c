@@ -73,10 +73,12 @@ static bool scan_fits(const struct cuda *c, const struct op *op) {
 const struct select_row cuda_select_rows[] = {
     {OP_EMBED, "embed", always, lower_embed, false},
     {OP_INPUT, "input", always, lower_input, false},
+    {OP_ADAPT, "adapt", always, lower_adapt, false},
     {OP_LINEAR, "step", step_linear_fits, lower_step_linear, false},
     {OP_LINEAR, "qmv", qmv_fits, lower_qmv, false},
     {OP_LINEAR, "wqmm", cuda_wqmm_fits, lower_wqmm, false},
     {OP_LINEAR, "qmm", qmm_fits, lower_qmm, false},
+    {OP_LINEAR, "gemm_bytes", gemm_bytes_fit, lower_gemm_bytes, false},
     {OP_LINEAR, "gemm", gemm_fits, lower_gemm, false},
     {OP_LINEAR, "linear_few", few_rows_fit, lower_linear_few, false},
     {OP_LINEAR, "linear_many", cuda_linear_few_fits, lower_linear_few, true},
@@ -143,8 +145,10 @@ static bool stores_bf16(enum op_kind kind) {
            kind == OP_MULVEC;
 }
 
-/* Whether this op rounds its input to bf16 anyway. The router's product and wide ones do not, so what they read stays in f32. */
+/* Whether this op rounds its input to bf16 anyway, or is a small part of a product that does. The router's product and wide ones do not, so what they read
+ * stays in f32. */
 static bool reads_as_bf16(const struct oplist *l, const struct op *op) {
+    if (op->kind == OP_ADAPT) return true;
     if ((op->kind != OP_LINEAR && op->kind != OP_HEAD_LINEAR) || op->arg.linear.wide) return false;
     return l->ops[l->values[op->out[0].id - 1].last_op].kind != OP_ROUTE;
 }

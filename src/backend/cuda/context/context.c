@@ -16,6 +16,7 @@ void cuda_close(struct backend *be) {
     if (c->gave_up) c->d->cuMemFreeHost((void *)(uintptr_t)c->gave_up);
     for (int i = 0; i < 2; i++)
         if (c->bounced[i]) c->d->cuEventDestroy(c->bounced[i]);
+    if (c->launched) c->d->cuEventDestroy(c->launched);
     for (int32_t i = 0; i < c->n_timers; i++) c->d->cuEventDestroy(c->timers[i]);
     mem_free(c->timers);
     if (c->stream) c->d->cuStreamDestroy(c->stream);
@@ -72,6 +73,7 @@ int cuda_open(struct device *d, const struct backend_options *options, struct ba
     c->base.kv_bits = options->kv_bits == 8 ? 8 : 0; /* the caller refuses a wish that was not fulfilled */
     c->base.chooses = c->gpu->functions[KERNEL_choose_draw] != NULL;
     c->base.takes_inputs = true;
+    c->base.adapts = c->gpu->functions[KERNEL_adapt_up] != NULL;
     c->base.rows_max = MAX_GRID_Y / 2; /* rows are the second dimension of a grid, and wide products have two for each */
     c->base.tower_rows_max = MAX_GRID_Y;
     c->ranks.by_nccl = options->comm && (options->by_nccl || options->comm->n_here < options->comm->size);

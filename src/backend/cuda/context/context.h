@@ -61,6 +61,7 @@ struct step_values {
     struct tensor x; /* of a product; the queries of attention */
     struct tensor residual, scores, k, v, y;
     int32_t reads; /* how often ops of the list read y; -1: somebody reads it after the step */
+    bool is_next;  /* a product that reads the x of the one before it, through the same norm */
 };
 enum { STEP_INNER = -1 }; /* id of the inner values of experts, which lie in op scratch memory and are no value of the list */
 
@@ -77,7 +78,7 @@ struct program {
 /* Where the arrays of a step lie in the step block; a function of the key and the limits. */
 struct step_layout {
     size_t ids, pos, seq_of, wanted_rows, seqs, sharing, shared_of, choices, tables[KV_CLASSES_MAX], rope, tiles;
-    size_t given, places, until,
+    size_t adapters, given, places, until,
         spans[2]; /* where the key has them; given: [GIVEN_SETS][rows] which of cuda.given's numbers are the row's */
     size_t bytes;
     int32_t table_stride;
@@ -193,8 +194,8 @@ struct cuda {
     size_t step_capacity;
     struct cuda_stage stages[STAGES];
     int i_stage;
-    int32_t n_rope_tables, rope_width; /* of the step */
-    int32_t n_tiles, n_decode;         /* tiles of 64 prompt rows; rows of sequences that have one row, which come first */
+    int32_t n_rope_tables, rope_width, n_adapters; /* of the step */
+    int32_t n_tiles, n_decode;                     /* tiles of 64 prompt rows; rows of sequences that have one row, which come first */
 
     CUdeviceptr chosen, choose_counters;   /* [rows] tokens that the last step chose; [2 rows] */
     CUdeviceptr said, biases, masks;       /* tables of choose.c; 0 until a job needs them */
@@ -215,6 +216,7 @@ struct cuda {
     int32_t n_inputs;
     unsigned char *bounce; /* pinned, for reading results back and for uploads */
     CUevent bounced[2];
+    CUevent launched; /* behind what was launched, for a context that follows; NULL until there is one */
 };
 
 enum { BOUNCE_BYTES = 8 << 20 }; /* each of two halves */
@@ -344,6 +346,8 @@ int cuda_slot_write(struct backend *be, int32_t slot, const float *src, struct e
 int cuda_note_inputs(struct cuda *c, struct err *err);
 int cuda_inputs_send(struct cuda *c, const struct step *step, struct err *err);
 int cuda_read_many(struct backend *be, const struct tensor *t, void *const *dst, int32_t n, struct err *err);
+int cuda_send_many(struct backend *be, const struct tensor *t, void *const *dst, int32_t n, struct err *err);
+int cuda_follow(struct backend *be, struct backend *other, struct err *err);
 int cuda_host_alloc(struct backend *be, size_t bytes, void **out, struct err *err);
 void cuda_host_free(struct backend *be, void *p);
 

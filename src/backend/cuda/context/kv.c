@@ -114,21 +114,20 @@ size_t cuda_block_bytes(const struct backend *be, int32_t kv_class, const char *
     return (cuda_kv_block_bytes(c, k, k->k_width) + cuda_kv_block_bytes(c, k, k->v_width)) * (size_t)k->n_layers;
 }
 
-/* The copy goes through the stream of the steps, so it comes after what was launched before. It is done when this returns. */
-static int download(struct cuda *c, void *dst, CUdeviceptr from, size_t bytes, struct err *err) {
-    CUDA_TRY(c, c->d->cuMemcpyDtoHAsync(dst, from, bytes, c->stream), "reading the KV cache");
-    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "reading the KV cache");
+/* Copies go through the stream of the steps, so they come after what was launched before. */
+static int copies_done(struct cuda *c, struct err *err) {
+    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "copying the KV cache");
     return ERR_OK;
 }
 
-/* The keys or values of a block, layer by layer, to `out` or from `in`; one of them is NULL. */
+/* The keys or values of a block, layer by layer, to `out` or from `in`; one of them is NULL. Pinned memory is copied without a detour. */
 static int move_block(struct cuda *c, const struct kv_class *k, CUdeviceptr pool, int32_t width, int32_t block, unsigned char *out,
                       const unsigned char *in, struct err *err) {
     size_t bytes = cuda_kv_block_bytes(c, k, width);
     for (size_t layer = 0; bytes && layer < (size_t)k->n_layers; layer++) {
         CUdeviceptr at = pool + (layer * (size_t)k->n_blocks + (size_t)block) * bytes;
-        if (out) TRY(download(c, out + layer * bytes, at, bytes, err));
-        else TRY(cuda_upload(c, at, in + layer * bytes, bytes, "the KV cache", err));
+        if (out) CUDA_TRY(c, c->d->cuMemcpyDtoHAsync(out + layer * bytes, at, bytes, c->stream), "reading the KV cache");
+        else CUDA_TRY(c, c->d->cuMemcpyHtoDAsync(at, in + layer * bytes, bytes, c->stream), "writing the KV cache");
     }
     return ERR_OK;
 }
@@ -139,7 +138,8 @@ int cuda_block_read(struct backend *be, int32_t kv_class, int32_t block, void *d
     size_t keys = cuda_kv_block_bytes(c, &k->shape, k->shape.k_width) * (size_t)k->shape.n_layers;
     TRY(cuda_use(c, err));
     TRY(move_block(c, &k->shape, k->k, k->shape.k_width, block, dst, NULL, err));
-    return move_block(c, &k->shape, k->v, k->shape.v_width, block, (unsigned char *)dst + keys, NULL, err);
+    TRY(move_block(c, &k->shape, k->v, k->shape.v_width, block, (unsigned char *)dst + keys, NULL, err));
+    return copies_done(c, err);
 }
 
 int cuda_block_write(struct backend *be, int32_t kv_class, int32_t block, const void *src, struct err *err) {
@@ -148,14 +148,16 @@ int cuda_block_write(struct backend *be, int32_t kv_class, int32_t block, const 
     size_t keys = cuda_kv_block_bytes(c, &k->shape, k->shape.k_width) * (size_t)k->shape.n_layers;
     TRY(cuda_use(c, err));
     TRY(move_block(c, &k->shape, k->k, k->shape.k_width, block, NULL, src, err));
-    return move_block(c, &k->shape, k->v, k->shape.v_width, block, NULL, (const unsigned char *)src + keys, err);
+    TRY(move_block(c, &k->shape, k->v, k->shape.v_width, block, NULL, (const unsigned char *)src + keys, err));
+    return copies_done(c, err);
 }
 
 int cuda_slot_read(struct backend *be, int32_t slot, float *dst, struct err *err) {
     struct cuda *c = (struct cuda *)be;
     size_t bytes = (size_t)c->state_total * sizeof *dst;
     TRY(cuda_use(c, err));
-    return download(c, dst, c->states + (size_t)slot * bytes, bytes, err);
+    CUDA_TRY(c, c->d->cuMemcpyDtoHAsync(dst, c->states + (size_t)slot * bytes, bytes, c->stream), "reading recurrent state");
+    return copies_done(c, err);
 }
 
 int cuda_slot_write(struct backend *be, int32_t slot, const float *src, struct err *err) {

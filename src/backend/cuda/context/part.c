@@ -48,10 +48,33 @@ int cuda_read_many(struct backend *be, const struct tensor *t, void *const *dst,
     return cuda_note_lost(c, read_many(c, t, dst, n, err));
 }
 
+int cuda_send_many(struct backend *be, const struct tensor *t, void *const *dst, int32_t n, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    int code = cuda_use(c, err);
+    for (int32_t i = 0; i < n && !code; i++) code = copy_output(c, t[i], dst[i], err);
+    return cuda_note_lost(c, code);
+}
+
+static int mark(struct cuda *c, struct err *err) {
+    TRY(cuda_use(c, err));
+    if (!c->launched) CUDA_TRY(c, c->d->cuEventCreate(&c->launched, CU_EVENT_DISABLE_TIMING), "an event");
+    CUDA_TRY(c, c->d->cuEventRecord(c->launched, c->stream), "an event");
+    return ERR_OK;
+}
+
+int cuda_follow(struct backend *be, struct backend *other, struct err *err) {
+    struct cuda *c = (struct cuda *)be, *before = (struct cuda *)other;
+    int code = mark(before, err);
+    if (code) return cuda_note_lost(before, code);
+    TRY(cuda_use(c, err));
+    CUDA_TRY(c, c->d->cuStreamWaitEvent(c->stream, before->launched, 0), "waiting for GPU %d", before->gpu->about->index);
+    return ERR_OK;
+}
+
 int cuda_host_alloc(struct backend *be, size_t bytes, void **out, struct err *err) {
     struct cuda *c = (struct cuda *)be;
     TRY(cuda_use(c, err));
-    CUDA_TRY(c, c->d->cuMemHostAlloc(out, bytes, 0), "%zu bytes of pinned memory", bytes);
+    CUDA_TRY(c, c->d->cuMemHostAlloc(out, bytes, CU_MEMHOSTALLOC_PORTABLE), "%zu bytes of pinned memory", bytes);
     return ERR_OK;
 }
 

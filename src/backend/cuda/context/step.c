@@ -31,6 +31,7 @@ void cuda_step_layout(const struct cuda *c, const struct step_key *key, struct s
     out->choices = cut(&used, key->chooses ? (size_t)key->n_logits * sizeof(struct k_choice) : 0);
     out->rope = cut(&used, seqs * (size_t)c->n_rope_tables * (size_t)c->rope_width * sizeof(float));
     out->tiles = cut(&used, ((size_t)key->n_rows / FLASH_ROWS + seqs) * 2 * sizeof(int32_t));
+    out->adapters = cut(&used, key->adapts ? seqs * (size_t)c->n_adapters * sizeof(float) : 0);
     out->given = cut(&used, key->gives ? rows * GIVEN_SETS : 0);
     out->places = cut(&used, key->has_places ? rows * STEP_AXES : 0);
     out->until = cut(&used, key->sees ? rows : 0);
@@ -42,11 +43,13 @@ void cuda_step_layout(const struct cuda *c, const struct step_key *key, struct s
 int cuda_step_open(struct cuda *c, const struct step *step, struct err *err) {
     c->n_rope_tables = step->n_rope_tables;
     c->rope_width = step->rope_width;
+    c->n_adapters = step->n_adapters;
     struct step_key most = {.n_rows = step->rows_capacity,
                             .n_seqs = step->seqs_capacity,
                             .n_logits = step->rows_capacity,
                             .max_len = step->table_capacity * K_BLOCK,
                             .chooses = CHOICE_ALL,
+                            .adapts = true,
                             .gives = true,
                             .shared_len = KV_BLOCK,
                             .has_places = true,
@@ -146,6 +149,7 @@ int cuda_step_upload(struct cuda *c, const struct step *step, struct err *err) {
     if (c->key.chooses) memcpy(data + c->at.choices, step->choices, (size_t)step->n_logits * sizeof *step->choices);
     size_t ropes = (size_t)step->n_seqs * (size_t)step->n_rope_tables * (size_t)step->rope_width;
     if (ropes) memcpy(data + c->at.rope, step->rope, ropes * sizeof(float));
+    if (c->key.adapts) memcpy(data + c->at.adapters, step->adapters, (size_t)step->n_seqs * (size_t)c->n_adapters * sizeof(float));
     pack_sharing(c, step, data);
     pack_given(c, step, data);
     pack_places(c, step, data);

@@ -7,6 +7,7 @@
 #define MLXCEL_BACKEND_CUDA_DECODE_DECODE_H
 
 #include "backend/cuda/lower/lower.h"
+#include "backend/cuda/shared/list_groups.h"
 
 /* ---- what instructions share (instr.c) ---- */
 
@@ -32,9 +33,10 @@ void step_emit(struct cuda *c, const struct k_instr *in, const struct step_value
 
 /* ---- products (product.c) ---- */
 
-/* Indices of the ops of a product's instruction; -1: not there. */
+/* Indices of the ops of a product's instruction; -1: not there. is_next: the norm belongs to the product before it, too. */
 struct step_product {
     int32_t rows, norm, linear, glu, add;
+    bool is_next;
 };
 /* The number of ops of the instruction that begins at op i; 0: none does. */
 int32_t step_product_find(const struct cuda *c, int32_t i, struct step_product *out);

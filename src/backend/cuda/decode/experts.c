@@ -3,12 +3,11 @@
 #include "backend/cuda/decode/decode.h"
 
 static bool is_tiled(const struct weight *w) {
-    return w && cuda_weight_args(w).tile_bytes && tile_runs(w->format.group) == 1;
+    return w && cuda_weight_args(w).tile_bytes;
 }
 
 static bool experts_suit(const struct experts_args *e) {
-    bool has_bias = e->gate_up_bias || e->gate_bias || e->up_bias || e->down_bias;
-    return is_tiled(e->gate_up) && is_tiled(e->down) && !has_bias && !e->scale_input && e->inner % 64 == 0 && e->down->in == e->inner &&
+    return is_tiled(e->gate_up) && is_tiled(e->down) && !e->scale_input && e->inner % 64 == 0 && e->down->in == e->inner &&
            e->gate_up->out == 2 * e->inner && e->gate_up->format.dtype == e->down->format.dtype;
 }
 
@@ -65,6 +64,7 @@ void step_experts_lower(struct cuda *c, const struct step_experts *g) {
     int other = step_other_summand(ops[g->experts].out[0], add);
     struct k_step_experts chosen = {.rule = cuda_route_rule(&route->arg.route),
                                     .ids = cuda_view(c, route->out[0]).p,
+                                    .weights = e->down_bias ? cuda_view(c, route->out[1]).p : 0,
                                     .n_experts = (int32_t)e->down->n_experts,
                                     .half = K_HALF_INNER,
                                     .k = route->arg.route.k};
@@ -76,6 +76,7 @@ void step_experts_lower(struct cuda *c, const struct step_experts *g) {
     put_x(c, a, norm);
     a->y = cuda_op_scratch(c, &used, (size_t)width * sizeof(float)), a->y_stride = width;
     a->glu_inner = e->inner, a->act = cuda_act(&e->act), a->e = chosen;
+    a->bias = cuda_vec(e->gate_up_bias);
     step_share_tiles(c, a, width / TILE_ROWS);
     struct tensor between = {.id = STEP_INNER, .heads = 1, .rows = 1, .width = (int32_t)width, .row_stride = width};
     step_emit(c, &in, &(struct step_values){.x = norm->in[0], .scores = ops[g->router].out[0], .y = between}, (unsigned int)c->gpu->n_sm,
@@ -86,6 +87,7 @@ void step_experts_lower(struct cuda *c, const struct step_experts *g) {
     a->x = inner, a->x_stride = width;
     a->y = y.p, a->y_stride = y.row_stride, a->y_dtype = y.dtype;
     a->e = chosen, a->e.half = K_HALF_DOWN;
+    a->bias = cuda_vec(e->down_bias);
     step_put_residual(c, a, add, other);
     step_share_tiles(c, a, e->down->out / TILE_ROWS);
     step_emit(c, &in, &(struct step_values){.x = between, .residual = add->in[other], .y = add->out[0]}, (unsigned int)c->gpu->n_sm, 0);

@@ -15,8 +15,9 @@ static bool may_replay(const struct step_key *key) {
 static bool same_key(const struct step_key *a, const struct step_key *b) {
     return a->part == b->part && a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->n_logits == b->n_logits &&
            a->n_hidden == b->n_hidden && cuda_length_bucket(a->shared_len) == cuda_length_bucket(b->shared_len) &&
-           (a->shared_len > 0) == (b->shared_len > 0) && a->chooses == b->chooses && a->has_places == b->has_places && a->sees == b->sees &&
-           a->has_spans == b->has_spans && cuda_length_bucket(a->max_len) == cuda_length_bucket(b->max_len);
+           (a->shared_len > 0) == (b->shared_len > 0) && a->chooses == b->chooses && a->adapts == b->adapts &&
+           a->has_places == b->has_places && a->sees == b->sees && a->has_spans == b->has_spans &&
+           cuda_length_bucket(a->max_len) == cuda_length_bucket(b->max_len);
 }
 
 struct cuda_graph *cuda_graph_find(struct cuda *c, const struct step_key *key) {

@@ -4,16 +4,24 @@
  * A link is memory through which a result goes from the blocks that make it to the blocks that read it. Its words carry a tag (kernels/sync.cuh), so
  * a reader waits for the words that it needs, and no barrier of all blocks is needed. An instruction whose x is the result of the one right before it
  * needs no barrier: no block can begin it before all blocks have finished that one, and so on back to the start. This also keeps the plan true,
- * which uses the memory of values again. Any other instruction waits for all blocks. There is memory for LINKS links, used in turn; an
+ * which uses the memory of values again. Products that read the same x, one right behind the other, need none either: only their x must not be
+ * overwritten, and it lasts until the last of them has ended. Any other instruction waits for all blocks. There is memory for LINKS links, used in turn; an
  * instruction that reads an older result than LINK_REACH waits for all blocks too. */
 #include "backend/cuda/decode/decode.h"
 
-enum { FEW_DEPTH = 4, LINKS = 8, LINK_REACH = LINKS - 2, LINK_BYTES_MAX = 128 << 10 }; /* of a row */
+enum {
+    FEW_DEPTH = 4,
+    LINKS = 8,
+    LINK_REACH = LINKS - 2,
+    LINK_BYTES_MAX = 128 << 10 /* of a row */,
+    WORD_BYTES = 8 /* of an f32 and its tag */
+};
 
 /* ---- kernels -------------------------------------------------------------------------------------------------------- */
 
-/* What the weights of a list are: codes of 4 bits, of 4 and 8, of 4 with experts, bf16, f16. */
-enum one_kind { ONE_4, ONE_48, ONE_EXPERTS, ONE_16, ONE_F16, N_ONE_KINDS };
+/* What the weights of a list are: codes of 4 bits, of 4 and 8, of either in groups shorter than a unit, of 4 with experts, of any of these with experts or experts of mxfp4,
+ * bf16, f16. */
+enum one_kind { ONE_4, ONE_48, ONE_GROUPS, ONE_EXPERTS, ONE_MIXED, ONE_16, ONE_F16, N_ONE_KINDS };
 
 /* By kind of weights and width of heads: the kernel, the one for a cache of 8 bits, and the one for several rows (N_KERNELS: there is none). */
 static const struct one_kernel {
@@ -25,8 +33,11 @@ static const struct one_kernel {
     {KERNEL_one_4_128, KERNEL_one8_4_128, KERNEL_few_4_128, ONE_4, 128},
     {KERNEL_one_48_64, KERNEL_one8_48_64, KERNEL_few_48_64, ONE_48, 64},
     {KERNEL_one_48_128, KERNEL_one8_48_128, KERNEL_few_48_128, ONE_48, 128},
+    {KERNEL_one_groups_64, KERNEL_one8_groups_64, N_KERNELS, ONE_GROUPS, 64},
+    {KERNEL_one_groups_128, KERNEL_one8_groups_128, N_KERNELS, ONE_GROUPS, 128},
     {KERNEL_one_experts_64, KERNEL_one8_experts_64, N_KERNELS, ONE_EXPERTS, 64},
     {KERNEL_one_experts_128, KERNEL_one8_experts_128, N_KERNELS, ONE_EXPERTS, 128},
+    {KERNEL_one_mixed_64, KERNEL_one8_mixed_64, N_KERNELS, ONE_MIXED, 64},
     {KERNEL_one_16_64, N_KERNELS, N_KERNELS, ONE_16, 64},
     {KERNEL_one_16_128, N_KERNELS, N_KERNELS, ONE_16, 128},
     {KERNEL_one_f16_64, N_KERNELS, N_KERNELS, ONE_F16, 64},
@@ -38,27 +49,37 @@ static int64_t x_width(const struct k_step_linear *l) {
     return l->w.in * (l->e.half == K_HALF_DOWN ? l->e.k : 1);
 }
 
-/* Shared memory beside the rings. A product: x and the sums of its groups. Attention: queries, the new keys and values; its parts lie among
+static bool has_short_groups(enum one_kind kind) {
+    return kind == ONE_GROUPS || kind == ONE_MIXED;
+}
+
+/* Shared memory beside the rings. A product: x and what its units mean. Attention: queries, the new keys and values; its parts lie among
  * the sums. */
-static size_t room_of(const struct k_instr *in) {
+static size_t room_of(const struct k_instr *in, enum one_kind kind) {
     const struct k_step_attn *a = &in->u.attn;
     size_t d = (size_t)a->c.k_width, heads = (size_t)a->group, rows = a->rows > 1 ? LIST_ROWS : 1;
     if (in->kind == K_STEP_ROUTER) return 0;
-    if (in->kind == K_STEP_LINEAR) return (size_t)list_x_bytes((int)(x_width(&in->u.linear) / 64), in->u.linear.rows);
+    if (in->kind == K_STEP_LINEAR) {
+        int units = (int)(x_width(&in->u.linear) / 64);
+        bool has_sums = has_short_groups(kind) && in->u.linear.w.mode == K_AFFINE;
+        return (size_t)list_x_bytes(units, in->u.linear.rows) + (has_sums ? (size_t)units * GROUPS_SUMS_BYTES : 0);
+    }
     if (a->c.dtype == K_I8) return (size_t)attn8_item_bytes(a->c.k_width);
     return (heads + 2 * rows) * d * sizeof(float);
 }
 
 /* What the instructions of a list need of a kernel: one mode of weights (-1: none yet) and, where they are plain, one type, one width of heads (0: none yet),
- * experts, codes of 8 bits beside those of 4, a cache of 8 bits; and how many rows all of them have. */
+ * experts, experts of mxfp4 or with biases, codes of 8 bits beside those of 4, groups shorter than a unit, a cache of 8 bits; and how many rows all of them have. */
 struct one_shape {
     int32_t mode, dtype, width, rows;
-    bool has_experts, has_8, cache_8;
+    bool has_experts, has_fp4, has_biases, has_8, has_groups, cache_8;
 };
 
 static enum one_kind kind_of(const struct one_shape *shape) {
     if (shape->mode == K_PLAIN) return shape->has_experts ? N_ONE_KINDS : shape->dtype == K_F16 ? ONE_F16 : ONE_16;
-    if (shape->has_experts) return shape->has_8 ? N_ONE_KINDS : ONE_EXPERTS;
+    bool is_mixed = shape->has_8 || shape->has_groups || shape->has_fp4 || shape->has_biases;
+    if (shape->has_experts) return is_mixed ? ONE_MIXED : ONE_EXPERTS;
+    if (shape->has_groups) return ONE_GROUPS;
     return shape->has_8 ? ONE_48 : ONE_4;
 }
 
@@ -70,10 +91,14 @@ static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_
         if (!shape->width) shape->width = a->c.k_width, shape->cache_8 = a->c.dtype == K_I8;
         return a->rows == shape->rows && shape->cache_8 == (a->c.dtype == K_I8) && a->c.k_width == shape->width && a->items <= c->gpu->n_sm;
     }
+    if (l->e.half) shape->has_experts = true;
+    if (l->e.half && l->bias) shape->has_biases = true;
+    if (l->e.half && l->w.mode == K_MXFP4) return shape->has_fp4 = true;
     if (shape->mode < 0) shape->mode = l->w.mode, shape->dtype = l->w.dtype;
     if (l->w.mode == K_AFFINE && l->w.bits == 8) shape->has_8 = true;
     if (l->w.out / 16 * l->w.tile_bytes > INT32_MAX && l->glu_inner) return false; /* distances in k_stream have 32 bits */
-    bool is_same = l->w.mode == K_PLAIN ? l->w.dtype == shape->dtype : tile_runs(l->w.group) == 1;
+    if (l->w.mode == K_AFFINE && tile_runs(l->w.group) > 1) shape->has_groups = true;
+    bool is_same = l->w.mode == K_PLAIN ? l->w.dtype == shape->dtype : l->w.mode == K_AFFINE;
     return l->rows == shape->rows && l->w.mode == shape->mode && is_same;
 }
 
@@ -91,18 +116,20 @@ bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, s
     bool is_small = cuda_has_small_shared(c);
     size_t most = 0, sums = 2 * (size_t)list_sums(is_small) * sizeof(float);
     if (shape.rows > LIST_ROWS) return false;
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < n; i++)
         if (!one_fits(c, &in[i], &shape)) return false;
-        if (room_of(&in[i]) > most) most = room_of(&in[i]);
-    }
-    if (!shape.width) shape.width = 128;
+    enum one_kind kind = kind_of(&shape);
+    for (int32_t i = 0; i < n; i++)
+        if (room_of(&in[i], kind) > most) most = room_of(&in[i], kind);
+    if (!shape.width) shape.width = kind == ONE_MIXED ? 64 : 128; /* no attention: any will do */
     for (size_t k = 0; k < sizeof one_kernels / sizeof *one_kernels; k++) {
         const struct one_kernel *one = &one_kernels[k];
         bool is_plain = one->kind == ONE_16 || one->kind == ONE_F16;
-        size_t place = (size_t)list_place_bytes(is_plain, one->kind == ONE_48, is_small, shape.rows);
+        size_t place =
+            has_short_groups(kind) ? (size_t)GROUPS_PLACE : (size_t)list_place_bytes(is_plain, kind == ONE_48, is_small, shape.rows);
         size_t fixed = (size_t)list_head_bytes(shape.rows) + sums + most, each = LIST_WARPS * place;
         enum kernel_id id = kernel_for(one, &shape);
-        if (one->kind != kind_of(&shape) || one->width != shape.width || id == N_KERNELS || !c->gpu->functions[id]) continue;
+        if (one->kind != kind || one->width != shape.width || id == N_KERNELS || !c->gpu->functions[id]) continue;
         if (fixed + each > (size_t)c->gpu->shared_max) return false;
         size_t depth = ((size_t)c->gpu->shared_max - fixed) / each;
         if (depth > (size_t)list_depth(is_plain, shape.rows)) depth = (size_t)list_depth(is_plain, shape.rows);
@@ -152,11 +179,18 @@ static bool is_whole(const struct k_instr *in, const struct step_values *values,
            r.rows == rows;
 }
 
+/* Whether the i-th reads the x of the instruction before it, which is linked. */
+static bool follows_linked(const struct k_instr *in, const struct step_values *values, int32_t i) {
+    return values[i].is_next && i > 0 && in[i - 1].kind == K_STEP_LINEAR && in[i - 1].u.linear.x_link &&
+           values[i - 1].x.id == values[i].x.id;
+}
+
 /* Links x. The inner product of experts reads the x that its router read, two instructions before, and the router's scores. */
 static bool link_x(const struct k_instr *in, const struct step_values *values, int32_t i, struct k_step_linear *a) {
     bool is_inner = a->e.half == K_HALF_INNER;
-    int32_t p = maker_of(values, i, values[i].x);
-    if (p < 0 || p != i - (is_inner ? 2 : 1)) return false;
+    int32_t p = maker_of(values, i, values[i].x), first = i;
+    while (follows_linked(in, values, first)) first--;
+    if (p < 0 || p != first - (is_inner ? 2 : 1)) return false;
     if (is_inner) {
         if (maker_of(values, i, values[i].scores) != i - 1 || !can_link(result_of(&in[i - 1]))) return false;
         a->e.scores_maker = i - 1;
@@ -179,17 +213,41 @@ static bool link_residual(const struct k_instr *in, const struct step_values *va
     return true;
 }
 
-static bool link_qkv(const struct k_instr *in, const struct step_values *values, int32_t i, struct k_step_attn *a) {
+/* Elements that the instructions before the i-th put into the link that it shares with them. */
+static int64_t joined_before(const struct k_instr *in, int32_t i) {
+    int64_t n = 0;
+    for (int32_t j = in[i].number; j < i; j++) n += result_of(&in[j]).width;
+    return n;
+}
+
+/* Where a value lies among what instructions [first, i) make; -1: none of them makes it. */
+static int32_t place_among(const struct k_instr *in, const struct step_values *values, int32_t first, int32_t i, struct tensor value) {
+    int32_t p = maker_of(values, i, value);
+    return p < first ? -1 : (int32_t)(joined_before(in, p) + value.offset - values[p].y.offset);
+}
+
+/* Links queries, keys and values. They come from one product, or from two or three that read the same x: those share a link and a number, so that attention finds them
+ * as if one had made them. */
+static bool link_qkv(struct k_instr *in, const struct step_values *values, int32_t i, struct k_step_attn *a) {
     const struct step_values *v = &values[i];
-    int32_t p = maker_of(values, i, v->x);
-    if (p < 0 || p != i - 1 || v->k.id != v->x.id || v->v.id != v->x.id) return false;
-    struct result r = result_of(&in[p]);
-    if (!can_link(r) || r.dtype != K_F32 || r.stride != a->q_row || r.stride != a->k_row || r.stride != a->v_row || r.rows != a->rows)
+    int32_t first = i - 1;
+    while (first > 0 && a->rows == 1 && follows_linked(in, values, first)) first--;
+    if (first < 0 || in[first].kind != K_STEP_LINEAR) return false;
+    for (int32_t j = first; j < i; j++) {
+        struct result r = result_of(&in[j]);
+        bool has_rows = r.stride == a->q_row && r.stride == a->k_row && r.stride == a->v_row;
+        if (!can_link(r) || r.dtype != K_F32 || r.rows != a->rows || !(has_rows || a->rows == 1)) return false;
+    }
+    for (int32_t j = first; j < i; j++) in[j].number = first;
+    a->q_at = place_among(in, values, first, i, v->x);
+    a->k_at = place_among(in, values, first, i, v->k);
+    a->v_at = place_among(in, values, first, i, v->v);
+    if (a->q_at < 0 || a->k_at < 0 || a->v_at < 0) {
+        for (int32_t j = first; j < i; j++) in[j].number = j;
         return false;
-    int64_t first = values[p].y.offset;
-    a->q_at = (int32_t)(v->x.offset - first), a->k_at = (int32_t)(v->k.offset - first), a->v_at = (int32_t)(v->v.offset - first);
-    a->qkv_row = (int32_t)r.width;
-    a->qkv_maker = p;
+    }
+    a->qkv_row = (int32_t)result_of(&in[first]).width;
+    a->qkv_maker = first;
     a->qkv_link = 1;
     return true;
 }
@@ -214,11 +272,19 @@ static struct k_stream stream_of(const struct k_step_linear *l) {
     };
 }
 
+/* Of a tile along k; 0: the weight is narrower than one, or not in tiles. */
+static int32_t unit_bytes(const struct k_weight *w) {
+    return w->in < TILE_UNIT ? 0 : (int32_t)(w->tile_bytes / (w->in / TILE_UNIT));
+}
+
 size_t cuda_links_find(struct k_instr *in, const struct step_values *values, int32_t n) {
     size_t most = 0;
     for (int32_t i = 0; i < n; i++) {
         in[i].number = i;
-        if (in[i].kind == K_STEP_LINEAR) in[i].stream = stream_of(&in[i].u.linear);
+        if (in[i].kind == K_STEP_LINEAR) {
+            in[i].stream = stream_of(&in[i].u.linear);
+            in[i].unit_bytes = unit_bytes(&in[i].u.linear.w);
+        }
         if (in[i].kind == K_STEP_ATTN) {
             in[i].waits = !link_qkv(in, values, i, &in[i].u.attn) && i > 0;
             continue;
@@ -227,22 +293,25 @@ size_t cuda_links_find(struct k_instr *in, const struct step_values *values, int
         in[i].waits = (!has_x || !has_residual) && i > 0;
     }
     for (int32_t i = 0; i + 1 < n; i++) {
-        size_t bytes = link_bytes(result_of(&in[i]));
+        size_t bytes = link_bytes(result_of(&in[i])) + (size_t)joined_before(in, i) * WORD_BYTES;
         if (can_link(result_of(&in[i])) && bytes > most) most = bytes;
     }
     return most * LINKS;
 }
 
 /* How many ops read the result of instruction p through a link. */
-static int32_t linked_reads(const struct k_instr *in, int32_t n, int32_t p) {
+static int32_t linked_reads(const struct k_instr *in, const struct step_values *values, int32_t n, int32_t p) {
     int32_t reads = 0;
     for (int32_t i = p + 1; i < n && i <= p + LINK_REACH; i++) {
         const struct k_step_linear *l = &in[i].u.linear;
         const struct k_step_attn *a = &in[i].u.attn;
-        if (in[i].kind == K_STEP_ATTN) reads += a->qkv_link && a->qkv_maker == p ? 3 : 0;
+        int32_t y = values[p].y.id;
+        if (in[i].kind == K_STEP_ATTN)
+            reads +=
+                a->qkv_link && a->qkv_maker == in[p].number ? (values[i].x.id == y) + (values[i].k.id == y) + (values[i].v.id == y) : 0;
         else if (l->e.half == K_HALF_INNER)
             reads += l->e.scores_link && l->e.scores_maker == p; /* its x counts with the router's: the two are reads of one norm */
-        else reads += (l->x_link && l->x_maker == p) + (l->residual_link && l->residual_maker == p);
+        else reads += (l->x_link && l->x_maker == p && !values[i].is_next) + (l->residual_link && l->residual_maker == p);
     }
     return reads;
 }
@@ -252,9 +321,9 @@ void cuda_links_place(struct k_instr *in, const struct step_values *values, int3
     for (int32_t i = 0; i < n; i++) {
         struct k_step_linear *l = &in[i].u.linear;
         struct k_step_attn *a = &in[i].u.attn;
-        int32_t reads = linked_reads(in, n, i);
+        int32_t reads = linked_reads(in, values, n, i);
         uint64_t *y = in[i].kind == K_STEP_ATTN ? &a->y : &l->y, *y_link = in[i].kind == K_STEP_ATTN ? &a->y_link : &l->y_link;
-        if (reads) *y_link = links + (size_t)(i % LINKS) * each;
+        if (reads) *y_link = links + (size_t)(in[i].number % LINKS) * each + (size_t)joined_before(in, i) * WORD_BYTES;
         if (reads && reads == values[i].reads) *y = 0; /* nobody reads it elsewhere */
     }
     for (int32_t i = 0; i < n; i++) {

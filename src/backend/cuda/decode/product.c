@@ -1,6 +1,7 @@
 /* A product of a decode step with what stands around it as one instruction: [ROWS] [NORM] LINEAR [GLU or ADD].
  *
- * Which ops join is decided by shapes and readers alone: what lies between them is read by nobody else. */
+ * Which ops join is decided by shapes and readers alone: what lies between them is read by nobody else. A norm that several products read, such as those of queries, keys and
+ * values in formats of their own, is made by each of them. */
 #include "backend/cuda/decode/decode.h"
 
 /* Shared memory of a product: head, sums of warps, rings of weights, sums of x, x. */
@@ -22,16 +23,37 @@ bool step_linear_fits(const struct cuda *c, const struct op *op) {
            step_is_even(op->in[0]) && linear_shared_bytes(c, w, op->in[0].rows) <= (size_t)c->gpu->shared_max;
 }
 
+/* How many products read the norm at op i, if they stand right behind it, nobody else reads it, and what it reads is there until the last of them has ended; else 0. */
+static int32_t products_of_norm(const struct cuda *c, int32_t i) {
+    const struct oplist *l = &c->base.list;
+    const struct op *norm = &l->ops[i];
+    if (!step_is_row_norm(norm) || !step_is_even(norm->in[0])) return 0;
+    const struct value *y = &l->values[norm->out[0].id - 1], *x = &l->values[norm->in[0].id - 1];
+    int32_t n = 0;
+    while (i + 1 + n < l->n_ops && cuda_same_view(l->ops[i + 1 + n].in[0], norm->out[0]) && step_linear_fits(c, &l->ops[i + 1 + n])) n++;
+    return !y->is_output && y->last_op == i + n && x->last_op > i + n ? n : 0;
+}
+
+/* The norm of the product at op i, where it is one of several and not the first; -1: it is not. */
+static int32_t norm_of_several(const struct cuda *c, int32_t i) {
+    const struct oplist *l = &c->base.list;
+    if (l->ops[i].kind != OP_LINEAR) return -1;
+    int32_t norm = l->values[l->ops[i].in[0].id - 1].first_op;
+    return norm >= 0 && norm + 1 < i && i <= norm + products_of_norm(c, norm) ? norm : -1;
+}
+
 int32_t step_product_find(const struct cuda *c, int32_t i, struct step_product *out) {
     const struct oplist *l = &c->base.list;
-    *out = (struct step_product){-1, -1, -1, -1, -1};
+    *out = (struct step_product){-1, -1, -1, -1, -1, false};
     int32_t j = i;
     if (l->ops[j].kind == OP_ROWS && j + 2 < l->n_ops && step_is_row_norm(&l->ops[j + 1]) && step_is_even(l->ops[j].in[0]) &&
         cuda_same_view(l->ops[j + 1].in[0], l->ops[j].out[0]) && cuda_read_only_by(c, l->ops[j].out[0], j + 1))
         out->rows = j++;
     if (j + 1 < l->n_ops && step_is_row_norm(&l->ops[j]) && l->ops[j + 1].kind == OP_LINEAR && step_is_even(l->ops[j].in[0]) &&
-        cuda_same_view(l->ops[j + 1].in[0], l->ops[j].out[0]) && cuda_read_only_by(c, l->ops[j].out[0], j + 1))
+        cuda_same_view(l->ops[j + 1].in[0], l->ops[j].out[0]) &&
+        (cuda_read_only_by(c, l->ops[j].out[0], j + 1) || (j == i && products_of_norm(c, j))))
         out->norm = j++;
+    else if (j == i && (out->norm = norm_of_several(c, j)) >= 0) out->is_next = true;
     if ((out->rows >= 0 && out->norm < 0) || j >= l->n_ops || !step_linear_fits(c, &l->ops[j])) return 0;
     out->linear = j++;
     const struct op *linear = &l->ops[out->linear];
@@ -47,7 +69,12 @@ void step_product_lower(struct cuda *c, const struct step_product *p) {
     const struct weight *w = linear->arg.linear.weight;
     const struct op *last = &ops[p->glu >= 0 ? p->glu : p->add >= 0 ? p->add : p->linear];
     int other = p->add >= 0 ? step_other_summand(linear->out[0], last) : -1;
-    struct step_values values = {.x = ops[p->rows >= 0 ? p->rows : p->norm >= 0 ? p->norm : p->linear].in[0], .y = last->out[0]};
+    struct step_values values = {.x = ops[p->rows >= 0   ? p->rows
+                                          : p->norm >= 0 ? p->norm
+                                                         : p->linear]
+                                          .in[0],
+                                 .y = last->out[0],
+                                 .is_next = p->is_next};
     if (other >= 0) values.residual = last->in[other];
     struct k_view x = cuda_view(c, values.x), y = cuda_view(c, values.y);
     struct k_instr in = {.kind = K_STEP_LINEAR};
@@ -77,5 +104,5 @@ void step_product_lower(struct cuda *c, const struct step_product *p) {
 }
 
 void lower_step_linear(struct cuda *c, const struct op *op) {
-    step_product_lower(c, &(struct step_product){-1, -1, (int32_t)(op - c->base.list.ops), -1, -1});
+    step_product_lower(c, &(struct step_product){-1, -1, (int32_t)(op - c->base.list.ops), -1, -1, false});
 }

@@ -12,7 +12,7 @@ enum kernel_id {
     N_KERNELS
 };
 
-enum { CUDA_MODULES_MAX = 32 };
+enum { CUDA_MODULES_MAX = 64 };
 
 /* A GPU: its driver and its kernels, shared by the models on it. Nothing in it changes once it is open. */
 struct cuda_gpu {

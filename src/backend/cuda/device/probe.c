@@ -178,6 +178,18 @@ int cuda_probe_choose(struct cuda_probe *p, int wanted, int *out_i, struct err *
     return 0;
 }
 
+bool cuda_devices_alike(const struct cuda_device *a, const struct cuda_device *b) {
+    return a->capability == b->capability && strcmp(a->name, b->name) == 0;
+}
+
+bool cuda_devices_reach(const struct cuda_probe *p, const struct cuda_device *a, const struct cuda_device *b) {
+    int to = 0, back = 0;
+    if (a->index == b->index) return true;
+    if (!p->driver.cuDeviceCanAccessPeer) return false;
+    return !p->driver.cuDeviceCanAccessPeer(&to, a->handle, b->handle) && !p->driver.cuDeviceCanAccessPeer(&back, b->handle, a->handle) &&
+           to && back;
+}
+
 void cuda_device_describe(const struct cuda_device *dev, struct sb *out) {
     const struct cuda_support *row = cuda_support_of(dev->capability);
     sb_fmt(out, "GPU %d: %s, compute capability %d.%d%s%s%s, %.1f GiB", dev->index, dev->name, dev->capability / 10, dev->capability % 10,

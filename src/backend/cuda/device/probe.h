@@ -65,6 +65,10 @@ void cuda_probe_run(struct cuda_probe *p, const struct cuda_probe_args *args);
  * p->devices; else an error that says why that device, or every device, cannot be used. */
 int cuda_probe_choose(struct cuda_probe *p, int wanted, int *out_i, struct err *err);
 
+/* Of one kind; whether each reaches the memory of the other. */
+bool cuda_devices_alike(const struct cuda_device *a, const struct cuda_device *b);
+bool cuda_devices_reach(const struct cuda_probe *p, const struct cuda_device *a, const struct cuda_device *b);
+
 /* "GPU 0: NVIDIA H200, compute capability 9.0, 139.8 GiB (139.2 GiB free), kernels 90a" */
 void cuda_device_describe(const struct cuda_device *dev, struct sb *out);
 

@@ -81,20 +81,25 @@ bool cuda_norm_takes_parts(const struct cuda *c, const struct op *add_norm);
 void cuda_lower_parts_norm(struct cuda *c, const struct op *linear, const struct op *add_norm);
 bool cuda_linear_few_fits(const struct cuda *c, const struct op *op);
 bool gemm_fits(const struct cuda *c, const struct op *op);
+bool gemm_bytes_fit(const struct cuda *c, const struct op *op);
+/* Whether the kernels for bytes run this wide product as it is. */
+bool cuda_bytes_takes_wide(const struct cuda *c, const struct op *op);
 /* Rows of this weight are multiples of 8 elements, or bf16 that zeros fill up to that (context/weight.c). */
 bool cuda_rows_are_even(const struct weight *w);
 bool gemm_glu_fits(const struct cuda *c, const struct op *linear, const struct op *glu);
+bool gemm_bytes_glu_fits(const struct cuda *c, const struct op *linear, const struct op *glu);
 bool qmv_heads_fit(const struct cuda *c, const struct op *op);
 bool gemm_heads_fit(const struct cuda *c, const struct op *op);
 bool attn_fast_fits(const struct cuda *c, const struct op *op);
 bool attn_latent_fits(const struct cuda *c, const struct op *op);
 bool attn_pick_fits(const struct cuda *c, const struct op *op);
-/* A product with the GLU op of its two halves. qmv_fits, cuda_wqmm_fits, qmm_fits or gemm_glu_fits holds. */
+/* A product with the GLU op of its two halves. qmv_fits, cuda_wqmm_fits, qmm_fits, gemm_bytes_glu_fits or gemm_glu_fits holds. */
+void lower_gemm_bytes_glu(struct cuda *c, const struct op *linear, const struct op *glu);
 void lower_gemm_glu(struct cuda *c, const struct op *linear, const struct op *glu);
 void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *glu);
 
 typedef void cuda_lower_fn(struct cuda *c, const struct op *op);
-cuda_lower_fn lower_embed, lower_input, lower_linear_ref, lower_linear_few, lower_qmv, lower_wqmm, lower_qmm, lower_gemm;
+cuda_lower_fn lower_embed, lower_input, lower_linear_ref, lower_linear_few, lower_qmv, lower_wqmm, lower_qmm, lower_gemm_bytes, lower_gemm;
 cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower_mulvec, lower_rope, lower_concat, lower_rows, lower_argmax,
     lower_terms, lower_terms_sum;
 cuda_lower_fn lower_choose;
@@ -104,7 +109,7 @@ cuda_lower_fn lower_kv_write, lower_attn_ref, lower_attn_relative, lower_pick, l
 cuda_lower_fn lower_sum, lower_gather;
 /* Behind the last op: all ranks get the tokens that the first one chose. */
 void cuda_tell_chosen(struct cuda *c);
-cuda_lower_fn lower_given, lower_pool_rows, lower_attn_rows, lower_attn_rows_flash;
+cuda_lower_fn lower_adapt, lower_given, lower_pool_rows, lower_attn_rows, lower_attn_rows_flash;
 bool attn_rows_flash_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning, lower_lru, lower_wkv, lower_exchange, lower_mlstm,
     lower_compress, lower_blend, lower_attn_more;

@@ -177,5 +177,6 @@ void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *
     if (qmv_fits(c, linear)) emit_qmv(c, linear, &a);
     else if (cuda_wqmm_fits(c, linear)) cuda_emit_wqmm(c, linear, &a), cuda_emit_reduce(c, &a);
     else if (qmm_fits(c, linear)) emit_qmm(c, linear, &a);
+    else if (gemm_bytes_glu_fits(c, linear, glu)) lower_gemm_bytes_glu(c, linear, glu);
     else lower_gemm_glu(c, linear, glu);
 }

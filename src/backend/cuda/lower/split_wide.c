@@ -3,9 +3,10 @@
  * planned: TERMS, the product without its bias, TERMS_SUM. A product that cannot be split stays wide and runs in f32. */
 #include "backend/cuda/lower/lower.h"
 
-/* Whether the op is split here; the kernel for batches (lower_batch.c) makes the terms by itself. */
+/* Whether the op is split here; the kernel for batches (lower_batch.c) makes the terms by itself, the one for bytes (lower_bytes.c) keeps enough without. */
 static bool is_split(const struct cuda *c, const struct op *op) {
-    return op->kind == OP_LINEAR && op->arg.linear.wide && cuda_rows_are_even(op->arg.linear.weight) && !cuda_wqmm_takes_terms(c, op);
+    return op->kind == OP_LINEAR && op->arg.linear.wide && cuda_rows_are_even(op->arg.linear.weight) && !cuda_wqmm_takes_terms(c, op) &&
+           !cuda_bytes_takes_wide(c, op);
 }
 
 /* The terms of an op's input. Where the last TERMS op read the same input, its result is used again. */

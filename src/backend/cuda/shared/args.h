@@ -110,6 +110,30 @@ struct k_gemm {
     int64_t x_head, w_head, y_head; /* elements to the next head's, where each head has a matrix of its own */
 };
 
+/* x as integers of 16 bits (kernels/gemm_bytes.cu): units of 64 elements, each of `rows` rows, a multiple of 64; what one means in a row; for each run
+ * of 64 elements, or of 32 where runs is 2, the integers' sum in every row. */
+struct k_bytes_x {
+    KPTR(const void) x;
+    KPTR(unsigned char) units;
+    KPTR(float) scales;
+    KPTR(float) sums;
+    int64_t x_stride;
+    int32_t x_dtype, k, rows, runs;
+};
+
+/* A product of these with a weight in tiles. With a gate y = act(gate) * up: the gate's rows come first, those of up glu_inner behind them. */
+struct k_bytes {
+    struct k_weight w;
+    KPTR(const unsigned char) units;
+    KPTR(const float) scales;
+    KPTR(const float) sums;
+    KPTR(const float) bias;
+    KPTR(void) y;
+    int64_t y_stride, glu_inner; /* 0: no gate */
+    int32_t m, rows, y_dtype, pad;
+    struct k_act act;
+};
+
 /* A matrix as the copy engine of sm_90 knows it (CUtensorMap), with the alignment that it needs. */
 struct k_tensor_map {
     KALIGN64 uint64_t opaque[16];
@@ -551,14 +575,15 @@ struct k_step_experts {
     KPTR(const uint64_t) scores_link; /* INNER: the router's scores, and who made them */
     KPTR(int32_t) ids;                /* [rule.k] chosen experts, kept for DOWN where it is a launch of its own */
     int32_t scores_maker, n_experts;
-    int32_t half; /* enum k_step_half */
-    int32_t k;    /* experts that are chosen */
+    int32_t half;        /* enum k_step_half */
+    int32_t k;           /* experts that are chosen */
+    KPTR(float) weights; /* [rule.k] kept likewise, where down has biases */
 };
 
 /* y = a product of up to eight rows, with the norm before it and the gate or the residual behind it. */
 struct k_step_linear {
-    struct k_weight w; /* 4 bits in tiles, or bf16 */
-    KPTR(const float) bias;
+    struct k_weight w;      /* 4 bits in tiles, or bf16 */
+    KPTR(const float) bias; /* of experts: a row for each of them */
     KPTR(const void) x;
     KPTR(const int32_t) x_rows; /* which rows; NULL: in order */
     int64_t x_stride;
@@ -627,9 +652,9 @@ enum { K_INSTR_BYTES = 512 };
 
 struct k_instr {
     int32_t kind;
-    int32_t number; /* in its list */
-    int32_t waits;  /* it begins when all blocks have done the instructions before it */
-    int32_t pad;
+    int32_t number;     /* in its list */
+    int32_t waits;      /* it begins when all blocks have done the instructions before it */
+    int32_t unit_bytes; /* of a product in tiles: of a unit of 64 elements */
     struct k_stream stream;
     union {
         struct k_step_linear linear;
