@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Adapters beside a model: logits against those of PEFT and mlx-lm (fixtures of make_adapters.py), scales, several at once, folders that are refused.
 
-usage: test_adapters.py PROGRAM      last line: "N passed, N failed"
+usage: test_adapters.py PROGRAM [DEVICE]     last line: "N passed, N failed"
 """
 import array
 import json
@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "gguf"))
 from writer import bf16_to_f32, read_safetensors, safetensors_bytes  # noqa: E402
 
 PROGRAM = sys.argv[1]
+DEVICE = sys.argv[2] if len(sys.argv) > 2 else "cpu"
 FIXTURES = os.path.join(HERE, "fixtures")
 CASES = sorted(n for n in os.listdir(FIXTURES) if os.path.exists(os.path.join(FIXTURES, n, "case.json")))
 CLOSE = 2e-5  # of the logits' standard deviation: float32 in another order
@@ -37,7 +38,8 @@ def case(name):
 
 
 def run(*args):
-    return subprocess.run([PROGRAM, *args], capture_output=True, text=True, timeout=HANG, stdin=subprocess.DEVNULL)
+    device = ["--device", DEVICE] if args[0] in ("logits", "generate") else []
+    return subprocess.run([PROGRAM, *args, *device], capture_output=True, text=True, timeout=HANG, stdin=subprocess.DEVNULL)
 
 
 def logits(base, ids, *adapters, more=("--precision", "exact")):
@@ -233,6 +235,8 @@ def main():
     references()
     scales()
     commands()
+    if DEVICE != "cpu":  # the rest computes nothing, or does so on the CPU
+        return finish()
     with tempfile.TemporaryDirectory() as folder:
         fused(folder)
         edited(folder)

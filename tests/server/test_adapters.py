@@ -3,14 +3,12 @@
 
 The adapters have random numbers for the built-in model. What an answer must be is asked of `mlxcel generate`, one at a time.
 
-usage: test_adapters.py MLXCEL      last line: "N passed, N failed"
+usage: test_adapters.py MLXCEL [DEVICE]      last line: "N passed, N failed"; another DEVICE than cpu: in exact precision
 """
-import array
 import concurrent.futures
 import json
 import os
 import random
-import struct
 import subprocess
 import sys
 import tempfile
@@ -18,37 +16,17 @@ import tempfile
 from harness import HANG, Server, check, finish
 
 PROGRAM = sys.argv[1]
-HERE = os.path.dirname(os.path.abspath(__file__))
-CONFIG = json.load(open(os.path.join(HERE, "..", "..", "models", "tiny", "config.json")))
+ON = ["--device", sys.argv[2], "--precision", "exact"] if len(sys.argv) > 2 else []
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "adapters"))
+from random_adapter import make_adapter  # noqa: E402
+
 PROMPT = "Once upon a time there was a little girl who had a red ball and a small dog, and every day " * 4
 N_NEW = 12
 
 
-def make_adapter(folder, seed):
-    """As PEFT writes one: q, v and down of every layer."""
-    numbers, header, data = random.Random(seed), {}, bytearray()
-    width, head = CONFIG["hidden_size"], CONFIG.get("head_dim") or CONFIG["hidden_size"] // CONFIG["num_attention_heads"]
-    sizes = {"self_attn.q_proj": (width, head * CONFIG["num_attention_heads"]), "self_attn.v_proj": (width, head * CONFIG["num_key_value_heads"]),
-             "mlp.down_proj": (CONFIG["intermediate_size"], width)}
-    for layer in range(CONFIG["num_hidden_layers"]):
-        for module, (n_in, n_out) in sizes.items():
-            for which, shape in (("A", (4, n_in)), ("B", (n_out, 4))):
-                values = array.array("f", (numbers.gauss(0, 0.12) for _ in range(shape[0] * shape[1]))).tobytes()
-                header[f"base_model.model.model.layers.{layer}.{module}.lora_{which}.weight"] = {
-                    "dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
-                data += values
-    os.makedirs(folder)
-    text = json.dumps(header).encode()
-    with open(os.path.join(folder, "adapter_model.safetensors"), "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text + data)
-    with open(os.path.join(folder, "adapter_config.json"), "w") as f:
-        json.dump({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "v_proj", "down_proj"]}, f)
-    return folder
-
-
 def alone(*adapters):
     flags = [flag for a in adapters for flag in ("--adapter", a)]
-    r = subprocess.run([PROGRAM, "generate", "-m", "built-in", "--no-chat-template", "-p", PROMPT, "-n", str(N_NEW), "--temperature", "0", "--ids", "--ignore-eos", *flags],
+    r = subprocess.run([PROGRAM, "generate", "-m", "built-in", "--no-chat-template", "-p", PROMPT, "-n", str(N_NEW), "--temperature", "0", "--ids", "--ignore-eos", *ON, *flags],
                        capture_output=True, text=True, timeout=HANG)
     check(r.returncode == 0, f"generate {adapters}: {r.stderr}")
     return r.stdout.split()
@@ -121,12 +99,12 @@ def scales(s, want):
 
 
 def started(folders):
-    with Server(PROGRAM, "-m", "built-in", "--adapter", "one=" + folders["one"] + ":0.5", "--adapter", "two=" + folders["two"] + ":1.5") as s:
+    with Server(PROGRAM, *ON, "-m", "built-in", "--adapter", "one=" + folders["one"] + ":0.5", "--adapter", "two=" + folders["two"] + ":1.5") as s:
         check(ask(s) == alone(folders["one"] + ":0.5", folders["two"] + ":1.5"), "scales from the start")
     for flags, words in ((("-m", "a=built-in", "-m", "b=built-in"), "one model"), (("--models-dir", folders["one"]), "one model")):
-        r = subprocess.run([PROGRAM, "serve", *flags, "--adapter", folders["one"]], capture_output=True, text=True, timeout=HANG)
+        r = subprocess.run([PROGRAM, "serve", *ON, *flags, "--adapter", folders["one"]], capture_output=True, text=True, timeout=HANG)
         check(r.returncode == 2 and words in r.stderr, f"{flags}: {r.returncode} {r.stderr}")
-    with Server(PROGRAM) as s:
+    with Server(PROGRAM, *ON) as s:
         check(s.request("/lora-adapters")[2] == "[]" and s.request("/completion", {"prompt": "x", "n_predict": 1, "lora": [{"id": 0, "scale": 1}]})[0] == 404,
               "a server without adapters")
         check(isinstance(ask(s, model="anything"), list), "and any name of the model")
@@ -137,7 +115,7 @@ def main():
         folders = {name: make_adapter(os.path.join(folder, name), i) for i, name in enumerate(("one", "two", "three"))}
         want = {"": alone(), **{name: alone(path) for name, path in folders.items()}, "both": alone(folders["one"] + ":0.5", folders["two"] + ":1.5")}
         check(len(set(map(tuple, want.values()))) == 5, f"they differ: {want}")
-        with Server(PROGRAM, "-m", "built-in", "--parallel", "16", *[flag for path in folders.values() for flag in ("--adapter", path)]) as s:
+        with Server(PROGRAM, *ON, "-m", "built-in", "--parallel", "16", *[flag for path in folders.values() for flag in ("--adapter", path)]) as s:
             names(s, folders)
             answers(s, want)
             prefix(s)

@@ -1,7 +1,8 @@
 /* Heads that draft (tests/speculate/heads, made by make_heads.py): their logits are the reference's, for the first guess and for the second; and they are
  * lossless: with and without them the ids are the same, greedy and drawn, alone and eight at once, where blocks run out, and behind a cached prefix.
  *
- * usage: head_tests FOLDER...   (a model with a head of its own; or HEAD:MODEL)
+ * usage: head_tests [--backend NAME] [--quick] FOLDER...   (a model with a head of its own; or HEAD:MODEL)
+ * --quick: the logits, and the ids of one greedy answer, alone
  */
 #include "../golden/figures.h"
 #include "draft_jobs.h"
@@ -18,6 +19,8 @@ enum { GUESSES = 2 };
 #define TOLERANCE 1e-4
 #define TOLERANCE_RECURRENT 1e-3
 
+static const char *backend_name = "cpu";
+static bool is_quick;
 static int n_passed, n_failed;
 
 /* ---- against the reference ---------------------------------------------------------------------------------------------- */
@@ -178,6 +181,7 @@ static int open(const char *arg, struct session_options o, struct session **out,
     snprintf(head, sizeof head, "%.*s", (int)(colon ? colon - arg : 0), arg);
     o.draft = colon ? DRAFT_MODEL : DRAFT_MTP;
     o.draft_model = colon ? head : NULL;
+    o.backend = backend_name;
     o.precision = SESSION_EXACT;
     o.n_seqs = DRAFT_JOBS;
     o.context = 128;
@@ -214,7 +218,7 @@ static void check(const char *arg) {
     }
     snprintf(what, sizeof what, "logits within %.2g sd", worst);
     tell(arg, what, code, &err);
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    for (size_t i = 0; i < sizeof ways / sizeof *ways && !is_quick; i++) {
         int32_t drafted = 0, accepted = 0;
         code = open(arg, ways[i].options, &s, &err);
         if (!code) {
@@ -228,7 +232,11 @@ static void check(const char *arg) {
 }
 
 int main(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) check(argv[i]);
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc) backend_name = argv[++i];
+        else if (strcmp(argv[i], "--quick") == 0) is_quick = true;
+        else check(argv[i]);
+    }
     printf("%d passed, %d failed\n", n_passed, n_failed);
     return n_failed > 0;
 }
