@@ -34,7 +34,7 @@ static uint64_t read_bytes(const struct split_part *p, int32_t length) {
 }
 
 uint64_t session_cache_bytes(const struct session *s, int32_t length) {
-    struct split_part parts[N_SIDES];
+    struct split_part parts[SIDES_MAX];
     uint64_t bytes = 0;
     for (int32_t i = 0, n = split_parts(s->backend, &s->model.spec.kv, parts); i < n; i++) bytes += read_bytes(&parts[i], length);
     return bytes;
@@ -79,8 +79,7 @@ int preflight_weights(const struct session *s, uint64_t need, struct err *err) {
 static int32_t part_context(const struct session *s, const struct split_part *p, int32_t context, int32_t rows, int32_t seqs) {
     double share = s->options.memory_share > 0 ? s->options.memory_share : 1;
     uint64_t available = free_bytes(p->be->device), most = (uint64_t)((double)available * share / 2);
-    bool is_card = split_is(s->backend) && p->be->device == s->backend->device;
-    if (is_card && available - most > s->placement.step) most = available - s->placement.step;
+    if (p->is_card && available - most > s->placement.step) most = available - s->placement.step;
     int32_t low = 1, high = context / KV_BLOCK; /* in blocks; low is taken in any case */
     if (available == 0 || cache_bytes(p, context, rows, seqs) <= most) return context;
     while (low < high) {
@@ -92,7 +91,7 @@ static int32_t part_context(const struct session *s, const struct split_part *p,
 }
 
 int32_t preflight_context(const struct session *s, int32_t rows, int32_t seqs) {
-    struct split_part parts[N_SIDES];
+    struct split_part parts[SIDES_MAX];
     int32_t context = spec_longest(&s->model.spec, s->options.context);
     for (int32_t i = 0, n = split_parts(s->backend, &s->model.spec.kv, parts); i < n; i++)
         context = part_context(s, &parts[i], context, rows, seqs);
@@ -119,7 +118,7 @@ static int check_part(const struct session *s, const struct split_part *p, int32
 }
 
 int preflight_cache(const struct session *s, int32_t context, int32_t rows, int32_t seqs, struct err *err) {
-    struct split_part parts[N_SIDES];
+    struct split_part parts[SIDES_MAX];
     for (int32_t i = 0, n = split_parts(s->backend, &s->model.spec.kv, parts); i < n; i++)
         TRY(check_part(s, &parts[i], context, rows, seqs, err));
     return ERR_OK;

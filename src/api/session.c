@@ -44,17 +44,44 @@ static int find_device(const struct session_options *o, uint64_t limit, struct d
     return device_open(&cpu_backend, &place.options, out, err);
 }
 
+bool session_takes_gpus(const struct session_options *o) {
+    bool is_list = o->device && strchr(o->device, ',') && o->n_ranks < 2;
+    return o->split != SESSION_SPLIT_USUAL || o->n_stages > 1 || o->n_ranks == RANKS_AUTO || is_list;
+}
+
 int session_device_open(const struct session_options *options, uint64_t memory_limit, struct device **out, struct err *err) {
     struct err no_gpu = {0};
+    if (session_takes_gpus(options))
+        return err_set(err, ERR_EARG,
+                       "several GPUs share one model alone; leave --split, --pipeline-parallel and --tensor-parallel auto out, "
+                       "and name one by --device");
     return find_device(options, memory_limit, out, &no_gpu, err);
 }
 
-/* The device that was given, or one of its own. */
+/* Whether the options can mean a GPU. */
+static bool may_be_gpu(const struct session_options *o) {
+    struct str device = str_of(o->device ? o->device : "auto");
+    if (o->backend) return strcmp(o->backend, "cuda") == 0;
+    return str_is(device, "auto") || str_starts(device, STR("cuda")) || str_starts(device, STR("gpu"));
+}
+
+/* The device that was given, or one or several of its own. */
 static int open_device(struct session *s, struct err *err) {
-    const struct session_options *o = &s->options;
-    if (!o->shared_device) return find_device(o, 0, &s->device, &s->no_gpu, err);
-    s->device = device_hold(o->shared_device);
-    return ERR_OK;
+    struct session_options *o = &s->options;
+    if (o->shared_device) {
+        s->device = device_hold(o->shared_device);
+        return ERR_OK;
+    }
+    TRY(gpus_choose(o, may_be_gpu(o), &s->gpus, err));
+    if (s->gpus.how == GPUS_LAYERS) {
+        TRY(gpus_open(&s->gpus, o->gpu_memory, err));
+        s->device = device_hold(s->gpus.p[0]);
+        return ERR_OK;
+    }
+    if (o->n_ranks == RANKS_AUTO) o->n_ranks = 1;
+    if (s->gpus.how == GPUS_RANKS) o->n_ranks = s->gpus.n;
+    if (s->gpus.names[0][0]) o->device = gpus_list(&s->arena, &s->gpus);
+    return find_device(o, 0, &s->device, &s->no_gpu, err);
 }
 
 /* Not every device has a small cache: there it is refused rather than forgotten. */
@@ -69,16 +96,19 @@ int session_backend_open(struct session *s, struct err *err) {
     const struct session_options *o = &s->options;
     const struct placement *p = &s->placement;
     struct backend_options options = {.precision = (enum precision)o->precision, .no_fuse = o->no_fuse, .kv_bits = o->kv_bits};
-    struct device *both[N_SIDES] = {[SIDE_CARD] = s->device};
+    struct device *devices[SIDES_MAX] = {[SIDE_CARD] = s->device};
     if (s->team) options.comm = team_comm(s->team);
     if (!p->is_split) {
         TRY(backend_open(s->device, &options, &s->backend, err));
         return check_kv_bits(s, err);
     }
-    TRY(device_open(&cpu_backend, &(struct device_options){.n_threads = o->n_threads}, &both[SIDE_HOST], err));
-    bool is_none = p->plan.first_layer == p->plan.n_layers; /* of the layers is the GPU's */
-    int code = is_none ? backend_open(both[SIDE_HOST], &options, &s->backend, err) : split_open(both, &options, &p->plan, &s->backend, err);
-    device_release(both[SIDE_HOST]);
+    for (int32_t i = 1; i < p->plan.n_cards; i++) devices[SIDE_CARD + i] = s->gpus.p[i];
+    if (placement_has_host(p))
+        TRY(device_open(&cpu_backend, &(struct device_options){.n_threads = o->n_threads}, &devices[SIDE_HOST], err));
+    bool is_none = p->plan.first_layers[SIDE_CARD] == p->plan.n_layers; /* of the layers is a GPU's */
+    int code =
+        is_none ? backend_open(devices[SIDE_HOST], &options, &s->backend, err) : split_open(devices, &options, &p->plan, &s->backend, err);
+    device_release(devices[SIDE_HOST]);
     return code ? code : check_kv_bits(s, err);
 }
 
@@ -121,6 +151,7 @@ static int open_all(struct session *s, struct err *err) {
     struct engine_options engine = {.exact = o->precision == SESSION_EXACT,
                                     .identity = s->identity,
                                     .prefix = o->prefix_cache && !s->model.spec.is_encoder && !s->model.is_prefix,
+                                    .cache_ram = o->cache_ram,
                                     .max_step_ms = o->max_step_ms,
                                     .draft = o->draft,
                                     .max_draft = o->max_draft,
@@ -168,6 +199,7 @@ int session_plan(const struct session_options *options, struct sb *out, struct e
     if (!code && (s->device->shares || options->gpu_layers.kind || options->cpu_experts.kind)) {
         code = session_model_plan(s, err);
         if (!code) placement_describe(&s->placement, out);
+        if (!code && *s->gpus.why) sb_fmt(out, ", %s", s->gpus.why);
     }
     session_close(s);
     return code;
@@ -184,6 +216,7 @@ void session_close(struct session *s) {
     backend_close(s->backend);
     team_close(s->team);
     device_release(s->device);
+    gpus_close(&s->gpus);
     if (s->has_checkpoint) checkpoint_close(&s->checkpoint);
     arena_free(&s->arena);
     mem_free(s);
@@ -198,10 +231,9 @@ const char *session_weight_format(const struct session *s, char out[32]) {
 /* What went where, as it was bound. */
 static void describe_places(const struct session *s, struct sb *out) {
     struct placement p = s->placement;
-    for (int i = 0; i < N_SIDES && split_is(s->backend); i++) p.weights[i] = split_weight_bytes(s->backend, (enum split_side)i);
+    for (int32_t i = 0; i <= p.plan.n_cards && split_is(s->backend); i++) p.weights[i] = split_weight_bytes(s->backend, i);
     sb_puts(out, ": ");
     placement_describe(&p, out);
-    if (p.is_forced) sb_puts(out, ", since the GPU has no room for more");
 }
 
 void session_describe(const struct session *s, struct sb *out) {
@@ -213,6 +245,7 @@ void session_describe(const struct session *s, struct sb *out) {
     s->backend->type->describe(s->backend, out);
     if (s->placement.is_split) describe_places(s, out);
     if (s->team) sb_fmt(out, ", %d ranks", s->options.n_ranks);
+    if (*s->gpus.why) sb_fmt(out, ", %s", s->gpus.why);
     const struct runner_limits *l = engine_limits(s->engine);
     sb_fmt(out, ", context %d", l->context);
     if (l->seqs > 1) sb_fmt(out, ", %d requests at once, cache of %lld tokens", l->seqs, (long long)l->kv_tokens);

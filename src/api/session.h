@@ -28,6 +28,10 @@ struct session_layers {
     int32_t n;
 };
 
+/* How several GPUs share a model: each has a part of every layer, or some of the layers. */
+enum session_split { SESSION_SPLIT_USUAL, SESSION_SPLIT_LAYER, SESSION_SPLIT_TENSOR };
+enum { RANKS_AUTO = -1 };
+
 /* Processes that compute one model together, of which this is one. */
 struct session_world {
     int32_t rank, size; /* size below 2: this process is alone */
@@ -50,9 +54,11 @@ struct session_options {
     int32_t bits;        /* of its weights: 4, 8, 16, 32 */
     bool f16;            /* those of 16 bits, and scales: f16 instead of bf16 */
     uint64_t seed;
-    struct device *shared_device;      /* the model runs on this one, beside others; NULL: on one of its own, as the next fields say */
-    const char *backend;               /* NULL: chosen by device; "cpu", "cuda", "trace", "xla" */
-    const char *device;                /* NULL or "auto": the GPU where one can be used, else the CPU; "cpu", "cuda", "cuda:1", "gpu" */
+    struct device *shared_device; /* the model runs on this one, beside others; NULL: on one of its own, as the next fields say */
+    const char *backend;          /* NULL: chosen by device; "cpu", "cuda", "trace", "xla" */
+    const char *device; /* NULL or "auto": the GPU where one can be used, else the CPU; "cpu", "cuda", "cuda:1", "gpu", "cuda:0,cuda:1" */
+    enum session_split split;          /* of several GPUs; usual: tensor where they are alike and reach each other's memory, else layer */
+    int32_t n_stages;                  /* GPUs that have layers each; 0 and 1: as split and device say */
     struct session_layers gpu_layers;  /* the last n layers run on the GPU, those before them on the CPU; usual and auto: as many as fit */
     struct session_layers cpu_experts; /* the experts of the first n layers that have some run on the CPU; usual: as few as fit, or with
                                         * a number of gpu_layers none */
@@ -61,7 +67,8 @@ struct session_options {
     struct xla_options xla;
     enum session_precision precision;
     int32_t n_threads; /* 0: one per core */
-    int32_t n_ranks;   /* that the model is cut for, each a part of the threads; 0 and 1: it is not cut */
+    int32_t
+        n_ranks; /* that the model is cut for, each a part of the threads; 0 and 1: it is not cut; RANKS_AUTO: by GPUs that fit together */
     struct session_world world;
     int32_t context;     /* 0: the model's, or as much as memory allows */
     int32_t n_seqs;      /* requests at once; 0: 1; -1: as many as suit the device, and a cache of what its memory allows */
@@ -79,6 +86,7 @@ struct session_options {
     int32_t max_draft;          /* tokens of a draft at most; 0: DRAFT_MAX */
     const char *draft_model;    /* path, for DRAFT_MODEL */
     bool prefix_cache;          /* keep what was computed for prompts that begin alike */
+    uint64_t cache_ram;         /* bytes of the host's memory for what of it leaves the device's cache; 0: none */
     int32_t n_queue;            /* requests that may wait beyond those that run; -1: any number */
     void (*notify)(void *user); /* some job has events; NULL: nobody is told */
     void *notify_user;
@@ -93,6 +101,8 @@ void session_close(struct session *s);
 int session_follow(const struct session_options *options, struct err *err);
 /* Where the model would run, in a line for people, without loading it; nothing where there is no GPU and none was asked for. */
 int session_plan(const struct session_options *options, struct sb *out, struct err *err);
+/* Whether the options ask for several GPUs that share the model: it takes them by itself. */
+bool session_takes_gpus(const struct session_options *options);
 /* The device that these options name, for models that run beside each other: it becomes the shared_device of each. memory_limit: bytes that all of
  * them together may take; 0: what is there. The caller lets it go by device_release. */
 int session_device_open(const struct session_options *options, uint64_t memory_limit, struct device **out, struct err *err);

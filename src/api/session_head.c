@@ -14,9 +14,8 @@ struct session_head {
 
 static int check_device(const struct session *s, struct err *err) {
     const struct backend *be = s->backend;
-    if (be->gives && be->mixes_rows && !be->runs_ahead && !be->is_split) return ERR_OK;
-    return err_set(err, ERR_EUNSUPPORTED,
-                   "a head that drafts is computed on the CPU so far, and this runs on %s; use --draft ngram, or --device cpu",
+    if (be->gives && be->mixes_rows && !be->is_split) return ERR_OK;
+    return err_set(err, ERR_EUNSUPPORTED, "a head that drafts is computed on the CPU or on one GPU, and this runs on %s; use --draft ngram",
                    be->type->name);
 }
 

@@ -3,6 +3,7 @@
 #define MLXCEL_API_SESSION_INTERNAL_H
 
 #include "api/embedder.h"
+#include "api/gpus.h"
 #include "api/judge.h"
 #include "api/placement.h"
 #include "api/pictures.h"
@@ -22,7 +23,8 @@ struct session {
     struct checkpoint checkpoint; /* closed again after loading, but for its config and side files */
     bool has_checkpoint;
     struct config config;
-    struct device *device; /* that was found or given */
+    struct device *device; /* that was found or given; the first of several */
+    struct gpus gpus;
     struct placement placement;
     struct backend *backend;
     struct team *team; /* the other ranks, where the model is cut for several; NULL: none */
@@ -77,6 +79,7 @@ int session_head_set(struct session *s, struct err *err);
 void session_head_close(struct session *s);
 
 /* session_ranks.c: what cannot be had with several ranks is refused, then their group is opened; the ranks behind the first, with weights from this store. */
+int session_ranks_fit(struct session *s, struct err *err); /* of a number that is ours to choose, as many as divide the heads */
 int session_ranks_open(struct session *s, struct err *err);
 int session_ranks_start(struct session *s, const struct tensor_store *store, struct err *err);
 /* Does what the first rank is asked to do, until that one ends. */

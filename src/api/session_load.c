@@ -42,7 +42,7 @@ static int open_adapters(struct session *s, struct weights_adapters *out, struct
     float *scales = arena_new(&s->arena, float, o->n_adapters + 1);
     out->p = arena_new(&s->arena, struct adapter, o->n_adapters + 1);
     if (o->n_adapters && !s->backend->adapts)
-        return err_set(err, ERR_EUNSUPPORTED, "--adapter is computed on the CPU, and this runs on %s; use --device cpu",
+        return err_set(err, ERR_EUNSUPPORTED, "--adapter is computed on the CPU or on one GPU, and this runs on %s; use --device cpu",
                        s->backend->type->name);
     for (int32_t i = 0; i < o->n_adapters; i++) {
         TRY(adapter_open(o->adapters[i].path, &out->p[i], err));
@@ -77,6 +77,7 @@ static int open_from(struct session *s, struct tensor_store inner, uint64_t tota
 /* Where it will run; and whether what runs on one device fits it. */
 static int open_places(struct session *s, struct tensor_store *store, uint64_t total, struct err *err) {
     store->may_be_unread = s->options.force;
+    TRY(session_ranks_fit(s, err));
     TRY(placement_choose(s, store, total, false, err));
     TRY(session_ranks_open(s, err));
     TRY(session_backend_open(s, err));
@@ -103,6 +104,7 @@ int session_model_plan(struct session *s, struct err *err) {
     s->config = s->checkpoint.config;
     struct tensor_store store = model_checkpoint_store(&s->checkpoint);
     store.may_be_unread = true;
+    TRY(session_ranks_fit(s, err));
     return placement_choose(s, &store, s->checkpoint.total_bytes, true, err);
 }
 

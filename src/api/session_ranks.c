@@ -55,7 +55,7 @@ int session_ranks_device(const struct session_options *o, bool is_gpu, int32_t r
     *out = (struct rank_device){.options = {.n_threads = threads_of(o), .memory_limit = is_gpu ? o->gpu_memory : 0}};
     if (is_gpu && cuts) return name_gpu(o, rank, out, err);
     if (o->device && strchr(o->device, ','))
-        return err_set(err, ERR_EARG, "--device %s names several devices; that is for --tensor-parallel", o->device);
+        return err_set(err, ERR_EARG, "--device %s names several devices; that is for GPUs of one process", o->device);
     bool is_any = !o->device || strcmp(o->device, "auto") == 0 || strcmp(o->device, "cuda") == 0;
     if (is_gpu && is_process(o) && is_any && o->world.rank_here >= 0) {
         snprintf(out->name, sizeof out->name, "cuda:%d", o->world.rank_here);
@@ -121,6 +121,30 @@ void session_ranks_fail(struct session *s, const struct err *reason) {
 }
 
 /* ---- both ---------------------------------------------------------------------------------------------------------- */
+
+static bool divides_heads(const struct spec *spec, int32_t n) {
+    for (int32_t i = 0; i < spec->n_layers; i++) {
+        int32_t heads = spec->layers[i].attn.heads, kv_heads = spec->layers[i].attn.kv_heads;
+        if (heads % n || (kv_heads % n && (!kv_heads || n % kv_heads))) return false;
+    }
+    return true;
+}
+
+int session_ranks_fit(struct session *s, struct err *err) {
+    struct gpus *g = &s->gpus;
+    struct arena a = {0};
+    struct spec spec;
+    int32_t n = s->options.n_ranks;
+    if (!g->fits_heads || n < 2) return ERR_OK;
+    int code = spec_resolve(&a, &s->config, &spec, err);
+    while (!code && n > 1 && !divides_heads(&spec, n)) n--;
+    arena_free(&a);
+    if (code || n == s->options.n_ranks) return code;
+    snprintf(g->why, sizeof g->why, "%d rank%s, since %d GPUs do not divide the heads", n, n == 1 ? "" : "s", g->n);
+    g->n = s->options.n_ranks = n;
+    s->options.device = gpus_list(&s->arena, g);
+    return ERR_OK;
+}
 
 int session_ranks_open(struct session *s, struct err *err) {
     const struct session_options *o = &s->options;

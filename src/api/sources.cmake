@@ -2,6 +2,7 @@ set(API_SOURCES
   src/api/build.c
   src/api/embedder.c
   src/api/force_calls.c
+  src/api/gpus.c
   src/api/hold.c
   src/api/identity.c
   src/api/judge.c

@@ -93,10 +93,11 @@ int cmd_unknown(struct str name, struct err *err) {
 
 /* Options of the original that name what this program does not do; a line says so better than a guess at another name. */
 static int refuse_parallel(struct str name, struct err *err) {
-    static const char *const names[] = {"tp-", "pp-", "pipeline-parallel", "node-role"};
+    static const char *const names[] = {"tp-", "pp-", "node-role"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (str_starts(name, str_of(names[i])))
-            return err_set(err, ERR_EARG, "--%.*s: pipeline parallelism is not supported; --tensor-parallel N cuts a model for N ranks",
+            return err_set(err, ERR_EARG,
+                           "--%.*s is no option here; --tensor-parallel N, --pipeline-parallel N and --split say how GPUs share a model",
                            STR_ARG(name));
     return ERR_OK;
 }

@@ -95,10 +95,12 @@ static int serve(struct args *args, const struct server_inside *inside, struct e
     TRY(serve_models(args, &settings, &o, &models, err));
     if (args_flag(args, OPT_CHECK)) return check(args, &settings, &o, models, err);
     const struct session_options *session = &o.models[0].session;
-    if (session->world.size > 1 && (o.n_models > 1 || o.models[0].is_stored))
-        return err_set(err, ERR_EARG, "several processes compute one model together: name one by --model");
+    bool is_one = session->world.size > 1 || session_takes_gpus(session);
+    if (is_one && (o.n_models > 1 || o.models[0].is_stored))
+        return err_set(err, ERR_EARG, "several %s compute one model together: name one by --model",
+                       session->world.size > 1 ? "processes" : "GPUs");
     if (session->world.rank > 0) return world_args_follow(session, err);
-    if (serve_models_are_stored(args, &settings) && session->world.size < 2) {
+    if (serve_models_are_stored(args, &settings) && !is_one) {
         store = serve_store_open(args, &settings, &o);
         o.store = serve_store_functions(store);
     }

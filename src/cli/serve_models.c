@@ -64,6 +64,10 @@ static int plain_session(const struct args *args, struct session_options *out, s
     out->n_rows = (int32_t)args_int(args, OPT_BATCH_ROWS);
     out->max_step_ms = (int32_t)args_int(args, OPT_MAX_STEP_MS);
     out->kv_tokens = args_int(args, OPT_KV_TOKENS);
+    out->cache_ram = (uint64_t)args_int(args, OPT_CACHE_RAM);
+    if (out->cache_ram && out->cache_ram < 1 << 20)
+        return err_set(err, ERR_EARG, "--cache-ram of %llu bytes is too little; for MiB write %lluM", (unsigned long long)out->cache_ram,
+                       (unsigned long long)out->cache_ram);
     return ERR_OK;
 }
 

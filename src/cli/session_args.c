@@ -114,6 +114,8 @@ int args_placement(const struct args *args, struct session_options *out, struct 
     TRY(layers_arg(args, OPT_GPU_LAYERS, &out->gpu_layers, err));
     TRY(layers_arg(args, OPT_CPU_EXPERTS, &out->cpu_experts, err));
     out->gpu_memory = (uint64_t)args_int(args, OPT_GPU_MEMORY);
+    if (args_has(args, OPT_SPLIT)) out->split = SESSION_SPLIT_USUAL + args_choice(args, OPT_SPLIT);
+    if (args_has(args, OPT_PIPELINE_PARALLEL)) out->n_stages = (int32_t)args_int(args, OPT_PIPELINE_PARALLEL);
     if (args_has(args, OPT_STREAM_PROMPTS)) out->stream_rows = (int32_t)args_int(args, OPT_STREAM_PROMPTS);
     return ERR_OK;
 }
@@ -123,7 +125,7 @@ static int compute_args(const struct args *args, struct session_options *out, st
     static const int32_t kv_bits[] = {16, 8, 4};
     out->precision = (enum session_precision)args_choice(args, OPT_PRECISION);
     out->n_threads = (int32_t)args_int(args, OPT_THREADS);
-    out->n_ranks = (int32_t)args_int(args, OPT_TENSOR_PARALLEL);
+    TRY(args_ranks(args, &out->n_ranks, err));
     if (args_has(args, OPT_WORLD_SIZE)) TRY(args_world(args, out, err));
     out->force = args_flag(args, OPT_FORCE);
     out->kv_bits = kv_bits[args_choice(args, OPT_KV_BITS)];

@@ -31,7 +31,7 @@ int session_args_images(const struct args *args, const struct str **out, size_t 
 /* --tokens as 32-bit ids in the command's arena. */
 int args_tokens(const struct args *args, const int32_t **out, int32_t *out_n, struct err *err);
 
-/* --gpu-layers, --cpu-experts and --gpu-memory. */
+/* --gpu-layers, --cpu-experts, --gpu-memory, and how several GPUs share a model. */
 int args_placement(const struct args *args, struct session_options *out, struct err *err);
 /* --adapter, several times: into out->adapters. */
 int args_adapters(const struct args *args, struct session_options *out, struct err *err);

@@ -8,9 +8,9 @@
 
 /* Options of one model, besides those of sampling and generation. */
 static const enum opt_id of_models[] = {
-    OPT_MODEL,     OPT_SHAPE,   OPT_BITS,      OPT_DTYPE,   OPT_ALIAS,        OPT_KEEP_ALIVE, OPT_CHAT_TEMPLATE_FILE,
-    OPT_PRECISION, OPT_CONTEXT, OPT_KV_BITS,   OPT_FORCE,   OPT_PARALLEL,     OPT_BATCH_ROWS, OPT_MAX_STEP_MS,
-    OPT_KV_TOKENS, OPT_POOLING, OPT_REASONING, OPT_PREFILL, OPT_CONTEXT_SHIFT};
+    OPT_MODEL,     OPT_SHAPE,     OPT_BITS,    OPT_DTYPE,     OPT_ALIAS,    OPT_KEEP_ALIVE,   OPT_CHAT_TEMPLATE_FILE,
+    OPT_PRECISION, OPT_CONTEXT,   OPT_KV_BITS, OPT_FORCE,     OPT_PARALLEL, OPT_BATCH_ROWS,   OPT_MAX_STEP_MS,
+    OPT_KV_TOKENS, OPT_CACHE_RAM, OPT_POOLING, OPT_REASONING, OPT_PREFILL,  OPT_CONTEXT_SHIFT};
 
 bool settings_is_of_models(enum opt_id id) {
     const char *section = cli_options[id].section;

@@ -84,6 +84,18 @@ static int no_secret(const struct args *args, int32_t size, struct err *err) {
                    STR_ARG(name_of(args, OPT_WORLD_SIZE)), size);
 }
 
+int args_ranks(const struct args *args, int32_t *out, struct err *err) {
+    struct str text = args_str(args, OPT_TENSOR_PARALLEL);
+    int64_t n;
+    *out = RANKS_AUTO;
+    if (str_is(text, "auto")) return ERR_OK;
+    if (!str_to_int64(text, &n) || n < 1 || n > RANKS_MAX)
+        return err_set(err, ERR_EARG, "--tensor-parallel is '%.*s', expected auto or a whole number from 1 to %d", STR_ARG(text),
+                       RANKS_MAX);
+    *out = (int32_t)n;
+    return ERR_OK;
+}
+
 int args_world(const struct args *args, struct session_options *out, struct err *err) {
     struct session_world w = {.join_ms = (int32_t)args_int(args, OPT_JOIN_TIMEOUT) * 1000,
                               .silence_ms = (int32_t)args_int(args, OPT_RANK_TIMEOUT) * 1000};
@@ -131,7 +143,8 @@ int world_args_follow_command(const struct args *args, bool *out_follows, struct
     struct session_options o;
     *out_follows = false;
     if (args->command == CMD_SERVE || !args_has(args, OPT_WORLD_SIZE) || !args_given(args, OPT_RANK)) return ERR_OK;
-    struct session_options wanted = {.n_ranks = (int32_t)args_int(args, OPT_TENSOR_PARALLEL)};
+    struct session_options wanted = {0};
+    TRY(args_ranks(args, &wanted.n_ranks, err));
     TRY(args_world(args, &wanted, err));
     if (wanted.world.rank == 0) return ERR_OK;
     *out_follows = true;

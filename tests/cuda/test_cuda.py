@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """What a GPU must show (`make test-cuda`): conformance of every op row, the golden models in exact and in default precision, depth, real
-models, sampled texts beside the CPU's, compute-sanitizer, and the Windows program under Wine. Runs from a build folder alone, so that its programs can be carried to a
+models, sampled texts beside the CPU's, heads that draft, adapters, compute-sanitizer, and the Windows program under Wine. Runs from a build folder alone, so that its programs can be carried to a
 machine with a GPU.
 
-usage: test_cuda.py BUILD DATA [--parts check,one,exact,close,kv8,depth,models,seeds,sanitize,wine] [--out DIR] [--jobs N] [--only TEXT]
+usage: test_cuda.py BUILD DATA [--parts check,one,exact,close,kv8,depth,models,seeds,heads,adapters,sanitize,wine] [--out DIR] [--jobs N] [--only TEXT]
                     [--exe MLXCEL.EXE --bridge FOLDER --prefix FOLDER]
 
-BUILD holds mlxcel, checkkern, cuda_one and golden_tests; DATA holds golden/, golden2/, tiny/ and models/. BRIDGE and PREFIX are those of test_wine_gpu.sh
+BUILD holds mlxcel, checkkern, cuda_one, head_tests and golden_tests; DATA holds golden/, golden2/, tiny/ and models/. BRIDGE and PREFIX are those of test_wine_gpu.sh
 (also MLXCEL_WINE_BRIDGE, and WINEPREFIX). What is missing is skipped by name.
 """
 import argparse
@@ -21,7 +21,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PARTS = ["check", "one", "exact", "close", "kv8", "depth", "models", "seeds", "sanitize", "wine"]
+PARTS = ["check", "one", "exact", "close", "kv8", "depth", "models", "seeds", "heads", "adapters", "sanitize", "wine"]
 KV8 = ["llama", "llama-q4-g64", "llama-hd80", "llama-hd128-gqa8", "llama-q8-g64", "gemma2", "gemma3", "gemma3-q4-g64", "qwen3-q4-g64", "qwen3_moe-q4-g64", "gpt_oss", "mistral"]
 DEPTH = ["llama", "qwen3", "llama-hd128-gqa8", "gemma3", "deepseek_v3", "gpt_oss", "qwen3-q4-g64", "mamba2", "qwen3_5"]
 # one fixture per mixer: attention, sliding attention with sinks, latent attention, conv, scan, ssd, delta, lightning
@@ -195,18 +195,37 @@ def part_models(t, a):
         t.skip("models", f"no models under {a.data}" if found else last_line(text))
 
 
-def part_seeds(t, a):
-    before = (t.passed, t.failed)
-    rc, text = execute([sys.executable, "tests/cuda/test_seeds.py", os.path.join(a.build, "mlxcel")], 300)
-    t.log("seeds.log", text)
+def run_suite(t, name, command, timeout=300):
+    """A program that ends with its counts, which become ours."""
+    rc, text = execute(command, timeout)
+    t.log(f"{name}.log", text)
     found = re.search(r"(\d+) passed, (\d+) failed", last_line(text))
     print("\n".join("  " + line for line in text.splitlines()[:-1][-12:]))
     if found:
         t.passed += int(found[1])
         t.failed += int(found[2])
     else:
-        t.note(False, "seeds", last_line(text))
+        t.note(False, name, last_line(text))
+
+
+def part_seeds(t, a):
+    before = (t.passed, t.failed)
+    run_suite(t, "seeds", [sys.executable, "tests/cuda/test_seeds.py", os.path.join(a.build, "mlxcel")])
     t.part("seeds", before)
+
+
+def part_heads(t, a):
+    before, at = (t.passed, t.failed), "tests/speculate/heads/"
+    own = [at + n for n in ("deepseek_v3", "glm4_moe", "qwen3_next", "qwen3_5")]
+    run_suite(t, "heads", [os.path.join(a.build, "head_tests"), "--backend", "cuda", *own, f"{at}eagle:{at}eagle-target"])
+    t.part("heads", before)
+
+
+def part_adapters(t, a):
+    before = (t.passed, t.failed)
+    for name, script in (("adapters", "tests/adapters/test_adapters.py"), ("server-adapters", "tests/server/test_adapters.py")):
+        run_suite(t, name, [sys.executable, script, os.path.join(a.build, "mlxcel"), "cuda"])
+    t.part("adapters", before)
 
 
 def part_sanitize(t, a):

@@ -22,11 +22,13 @@
  * With --split N[,E[,R]]: the last N layers run on the backend, those before them on the CPU, and so do the experts of the first E layers; steps of R rows
  * borrow the CPU's weights.
  *
+ * With --cards NAME,NAME...: the layers run on these devices of the backend, in equal parts; with --split the last N of them.
+ *
  * With --ranks N: the model is cut for N ranks, which are threads; with --nccl those on GPUs exchange by NCCL.
  *
  * With --config NAME: that file is read in place of config.json, in the folders that have it: the same model in other words.
  *
- * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--kv-bits N] [--split N[,E[,R]]] [--ranks N [--nccl]] [--text] [--config NAME] [--only TEXT]
+ * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--kv-bits N] [--split N[,E[,R]]] [--cards NAMES] [--ranks N [--nccl]] [--text] [--config NAME] [--only TEXT]
  * FOLDER...   (a folder, or a folder of folders)
  */
 #include "../backend_alone.h"
@@ -84,6 +86,7 @@ static bool must_grow; /* leave the device's memory to others too */
 static enum precision precision = PRECISION_EXACT;
 static int32_t kv_bits;
 static int32_t split_layers = -1, split_experts, split_borrows; /* --split */
+static const char *split_cards;                                 /* --cards */
 static bool by_nccl;                                            /* --nccl */
 static int32_t n_ranks = 1;                                     /* --ranks */
 static const char *config_name = "config.json";
@@ -489,19 +492,33 @@ static struct device_options device_options(void) {
     return o;
 }
 
-/* Some layers on this backend, those before them on the CPU; the experts of some on the CPU, too. */
+/* The n-th name of --cards, as an option of the device; NULL: the backend's first. */
+static const char *card_name(struct bench *b, int32_t n) {
+    struct str rest = str_of(split_cards ? split_cards : ""), name = {0};
+    for (int32_t i = 0; i <= n; i++)
+        if (!str_split_next(&rest, ',', &name)) return NULL;
+    return str_cstr(&b->arena, name);
+}
+
+/* Some layers on this backend, in equal parts where it has several cards, those before them on the CPU; the experts of some on the CPU, too. */
 static int open_split(struct bench *b, const struct backend_type *card, const struct device_options *options,
                       const struct backend_options *o, struct err *err) {
     struct spec spec;
-    struct device *devices[N_SIDES] = {NULL, NULL};
+    struct device *devices[SIDES_MAX] = {NULL};
     TRY(spec_resolve(&b->arena, &b->cp.config, &spec, err));
-    int32_t n = spec.n_layers, first = split_layers < n ? n - split_layers : 0, experts = split_experts < n ? split_experts : n;
-    struct split_plan plan = {
-        .n_layers = n, .first_layer = first, .experts_from = experts > first ? experts : first, .borrow_rows = split_borrows};
-    int code = device_open(&cpu_backend, options, &devices[SIDE_HOST], err);
-    if (!code) code = device_open(card, options, &devices[SIDE_CARD], err);
+    int32_t n = spec.n_layers, first = split_layers >= 0 && split_layers < n ? n - split_layers : 0;
+    int32_t experts = split_experts < n ? split_experts : n;
+    struct split_plan plan = {.n_layers = n, .n_cards = 1, .experts_from = experts > first ? experts : first, .borrow_rows = split_borrows};
+    while (plan.n_cards < SPLIT_CARDS_MAX && card_name(b, plan.n_cards)) plan.n_cards++;
+    int code = split_layers >= 0 ? device_open(&cpu_backend, options, &devices[SIDE_HOST], err) : ERR_OK;
+    for (int32_t i = 0; i < plan.n_cards && !code; i++) {
+        struct device_options own = *options;
+        own.name = card_name(b, i);
+        plan.first_layers[SIDE_CARD + i] = first + (n - first) * i / plan.n_cards;
+        code = device_open(card, &own, &devices[SIDE_CARD + i], err);
+    }
     if (!code) code = split_open(devices, o, &plan, &b->be, err);
-    for (int i = 0; i < N_SIDES; i++) device_release(devices[i]);
+    for (int i = 0; i < SIDES_MAX; i++) device_release(devices[i]);
     return code;
 }
 
@@ -595,7 +612,7 @@ static void test_folder(const char *dir, struct str name) {
     struct sb figures = {0};
     b.tolerance = tolerance_of(name, &err);
     b.is_small = kv_bits != 0;
-    b.is_split = split_layers >= 0;
+    b.is_split = split_layers >= 0 || split_cards;
     b.n_ranks = n_ranks;
     int code = b.tolerance < 0 ? err.code : open_bench(&b, dir, backend_name, precision, &err);
     if (!code && (by_closeness || depth)) {
@@ -663,6 +680,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "--grow")) must_grow = true;
         else if (!strcmp(argv[i], "--kv-bits") && i + 1 < argc) kv_bits = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--split") && i + 1 < argc) set_split(argv[++i]);
+        else if (!strcmp(argv[i], "--cards") && i + 1 < argc) split_cards = argv[++i];
         else if (!strcmp(argv[i], "--nccl")) by_nccl = true;
         else if (!strcmp(argv[i], "--ranks") && i + 1 < argc) n_ranks = atoi(argv[++i]);
         else test_tree(argv[i], str_of(argv[i]), only);

@@ -89,8 +89,11 @@ def serving():
 
 def refusals():
     for args, words in ((["--draft", "mtp"], "models and heads that draft do not run with --tensor-parallel"),
-                        (["--tensor-parallel", "0"], "expected a whole number from 1 to 64"),
-                        (["--pp-size", "2"], "pipeline parallelism is not supported"),
+                        (["--tensor-parallel", "0"], "expected auto or a whole number from 1 to 64"),
+                        (["--pp-size", "2"], "--pipeline-parallel and --tensor-parallel do not go together"),
+                        (["--split", "layer"], "--split layer and --tensor-parallel do not go together"),
+                        (["--tensor-parallel", "1", "--split", "layer"], "--split layer is for GPUs, and this runs on cpu"),
+                        (["--tensor-parallel", "1", "--split", "tensor"], "--split tensor is for GPUs"),
                         (["--gpu-layers", "1"], "--gpu-layers is for a GPU")):
         r = run("generate", *BASE, "--tensor-parallel", "2", *args, "-p", "x", "-n", "1")
         check(r.returncode != 0 and words in r.stderr, f"{args}: {r.returncode} {r.stderr}")

@@ -119,10 +119,11 @@ static void mistakes_name_the_cure(void) {
     expect_message("mlxcel version --jsn", "unknown option --jsn; did you mean --json?");
     expect_message("mlxcel version --log", "unknown option --log; did you mean --log-level?");
     expect_message("mlxcel generate --pp-layers=0-15,16-31",
-                   "--pp-layers: pipeline parallelism is not supported; --tensor-parallel N cuts a model for N ranks");
-    CHECK_INT(parse("mlxcel generate --tp-size 2"), 0);
-    CHECK_INT(args_int(&args, OPT_TENSOR_PARALLEL), 2);
-    expect_message("mlxcel generate --tensor-parallel 65", "--tensor-parallel is '65', expected a whole number from 1 to 64");
+                   "--pp-layers is no option here; --tensor-parallel N, --pipeline-parallel N and --split say how GPUs share a model");
+    CHECK_INT(parse("mlxcel generate --tp-size 2 --pp-size 3"), 0);
+    CHECK_STR(args_str(&args, OPT_TENSOR_PARALLEL), STR("2"));
+    CHECK_INT(args_int(&args, OPT_PIPELINE_PARALLEL), 3);
+    expect_message("mlxcel generate --pipeline-parallel 17", "--pipeline-parallel is '17', expected a whole number from 1 to 16");
     expect_message("mlxcel version -z", "unknown option -z; 'mlxcel version --help' lists them");
     expect_message("mlxcel version --markdown", "unknown option --markdown; 'mlxcel version --help' lists them");
     expect_message("mlxcel version --log-level", "--log-level needs a value");

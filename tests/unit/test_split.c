@@ -23,7 +23,7 @@ static void lists_are_cut_where_the_side_changes(void) {
     struct tensor last = op_add(&l, x, z, NULL);                                                 /* card */
     oplist_output(&l, y);
     oplist_output(&l, last);
-    cut_make(&c, &l, (const int8_t[]){SIDE_HOST, SIDE_HOST, SIDE_CARD, SIDE_CARD, SIDE_HOST, SIDE_CARD});
+    cut_make(&c, &l, (const int32_t[]){SIDE_HOST, SIDE_HOST, SIDE_CARD, SIDE_CARD, SIDE_HOST, SIDE_CARD});
     CHECK_INT(c.n_pieces, 4);
     CHECK_INT(c.pieces[1].n_inputs, 2);  /* a and b */
     CHECK_INT(c.pieces[1].n_outputs, 2); /* x and y */
@@ -182,7 +182,7 @@ static void blocks_have_the_parts_of_both(void) {
     run_jobs(s, got);
     const char *layout;
     size_t bytes = be->type->block_bytes(be, 0, &layout);
-    CHECK_STR(str_of(layout), STR("split-1"));
+    CHECK(str_starts(str_of(layout), STR("split-")));
     unsigned char *one = mem_alloc(bytes), *two = mem_alloc(bytes);
     CHECK_OK(be->type->block_read(be, 0, 1, one, &err), err);
     size_t n_zero[2] = {0};
@@ -217,7 +217,7 @@ static struct placement plan_of(const char *shape, uint64_t limit, const struct 
 }
 
 static uint64_t needs(const struct placement *p) {
-    return p->weights[SIDE_CARD] + p->cache + p->step;
+    return p->weights[SIDE_CARD] + p->cache[SIDE_CARD] + p->step;
 }
 
 static void plans_fit_what_is_there(void) {
@@ -229,13 +229,13 @@ static void plans_fit_what_is_there(void) {
     struct placement p = plan_of("tiny-moe", room, &asks, ERR_OK, &err);
     CHECK(!p.is_split);
     p = plan_of("tiny-moe", room - 1, &asks, ERR_OK, &err); /* a byte short: the first layer's experts go */
-    CHECK(p.is_split && p.is_forced && p.n_experts_moved == 1 && p.plan.first_layer == 0 && needs(&p) < room);
+    CHECK(p.is_split && p.is_forced && p.n_experts_moved == 1 && p.plan.first_layers[SIDE_CARD] == 0 && needs(&p) < room);
     struct placement q = plan_of("tiny-moe", needs(&p) - 1, &asks, ERR_OK, &err); /* then the second's */
-    CHECK(q.n_experts_moved == 2 && q.plan.first_layer == 0);
+    CHECK(q.n_experts_moved == 2 && q.plan.first_layers[SIDE_CARD] == 0);
     p = plan_of("tiny-moe", needs(&q) - 1, &asks, ERR_OK, &err); /* then layers */
-    CHECK_INT(p.plan.first_layer, 1);
+    CHECK_INT(p.plan.first_layers[SIDE_CARD], 1);
     p = plan_of("tiny-moe", needs(&p) - 1, &asks, ERR_OK, &err); /* and at last everything */
-    CHECK_INT(p.plan.first_layer, 2);
+    CHECK_INT(p.plan.first_layers[SIDE_CARD], 2);
     p = plan_of("tiny", room / 2, &asks, ERR_OK, &err);
     CHECK(p.is_split && p.n_experts_moved == 0);
 }
@@ -252,7 +252,7 @@ static void what_was_asked_for_is_kept_or_refused(void) {
     FAIL_IF(!strstr(err.msg, "2 of 2 layers on the GPU need ") || !strstr(err.msg, "--gpu-layers 1 fits"), "%s", err.msg);
     asks.cpu_experts = (struct session_layers){.kind = SHARE_AUTO};
     p = plan_of("tiny-moe", needs(&all), &asks, ERR_OK, &err);
-    CHECK(p.n_experts_moved > 0 && p.plan.first_layer == 0);
+    CHECK(p.n_experts_moved > 0 && p.plan.first_layers[SIDE_CARD] == 0);
     asks.cpu_experts = (struct session_layers){SHARE_NUMBER, 1};
     plan_of("tiny", UINT64_C(1) << 40, &asks, ERR_EARG, &err);
     CHECK_STR(str_of(err.msg), STR("--cpu-experts 1: this model has no experts; leave it out"));

@@ -11,7 +11,7 @@ size_t cut_value_bytes(const struct cut_value *v) {
     return (size_t)v->t.rows * (size_t)tensor_row_size(v->t) * sizeof(float);
 }
 
-static struct cut_piece *begin_piece(struct cut *c, enum split_side side, int32_t op) {
+static struct cut_piece *begin_piece(struct cut *c, int32_t side, int32_t op) {
     c->pieces = grown(c->pieces, &c->pieces_capacity, c->n_pieces + 1, sizeof *c->pieces);
     struct cut_piece *p = &c->pieces[c->n_pieces++];
     *p = (struct cut_piece){.side = side, .first = op, .inputs = c->n_inputs, .is_first = true};
@@ -30,12 +30,12 @@ static void note_read(struct cut *c, int32_t value) {
     c->pieces[piece].n_inputs++;
 }
 
-static void find_pieces(struct cut *c, const struct oplist *l, const int8_t *sides) {
+static void find_pieces(struct cut *c, const struct oplist *l, const int32_t *sides) {
     c->n_pieces = c->n_inputs = 0;
     c->values = grown(c->values, &c->values_capacity, l->n_values, sizeof *c->values);
     for (int32_t i = 0; i < l->n_ops; i++) {
         const struct op *op = &l->ops[i];
-        if (i == 0 || sides[i] != sides[i - 1]) begin_piece(c, (enum split_side)sides[i], i);
+        if (i == 0 || sides[i] != sides[i - 1]) begin_piece(c, sides[i], i);
         for (int32_t k = 0; k < op->n_in; k++) note_read(c, op->in[k].id - 1);
         for (int32_t k = 0; k < op->n_out; k++)
             c->values[op->out[k].id - 1] =
@@ -86,7 +86,7 @@ static void place_values(struct cut *c, const struct oplist *l) {
     }
 }
 
-void cut_make(struct cut *c, const struct oplist *l, const int8_t *sides) {
+void cut_make(struct cut *c, const struct oplist *l, const int32_t *sides) {
     find_pieces(c, l, sides);
     place_values(c, l);
 }

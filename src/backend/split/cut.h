@@ -20,7 +20,7 @@ struct cut_value {
 };
 
 struct cut_piece {
-    enum split_side side;
+    int32_t side;
     int32_t first, last;                          /* ops [first, last) */
     int32_t inputs, n_inputs, outputs, n_outputs; /* in cut.inputs and cut.outputs: values with slots */
     bool is_first, chooses;                       /* of its side; tokens are chosen here */
@@ -41,7 +41,7 @@ struct cut {
 };
 
 /* sides: of every op. */
-void cut_make(struct cut *c, const struct oplist *l, const int8_t *sides);
+void cut_make(struct cut *c, const struct oplist *l, const int32_t *sides);
 void cut_free(struct cut *c);
 /* Bytes of a value in a slot. */
 size_t cut_value_bytes(const struct cut_value *v);

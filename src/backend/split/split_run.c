@@ -24,12 +24,22 @@ static int alloc_slot(struct split *s, int32_t i, size_t bytes, struct err *err)
     return ERR_OK;
 }
 
-/* What was launched on the card has read its inputs. */
-static int wait_for_card(struct split *s, struct err *err) {
-    struct backend *card = s->sides[SIDE_CARD];
-    bool waits = s->card_runs && card->type->read_many;
-    s->card_runs = false;
+/* What was launched on a card has read its inputs, and its outputs are in their slots. */
+static int wait_for_card(struct split *s, int32_t side, struct err *err) {
+    struct backend *card = s->sides[side];
+    bool waits = s->runs[side] && card->type->read_many;
+    s->runs[side] = false;
     return waits ? card->type->read_many(card, NULL, NULL, 0, err) : ERR_OK;
+}
+
+static int wait_for_cards(struct split *s, struct err *err) {
+    for (int32_t i = SIDE_CARD; i < s->n_sides; i++) TRY(wait_for_card(s, i, err));
+    return ERR_OK;
+}
+
+int split_wait_for_others(struct split *s, struct err *err) {
+    for (int32_t i = SIDE_CARD; i < split_last_side(s); i++) TRY(wait_for_card(s, i, err));
+    return ERR_OK;
 }
 
 static int grow_slots(struct split *s, struct err *err) {
@@ -44,7 +54,7 @@ static int grow_slots(struct split *s, struct err *err) {
     if (c->n_slots > s->n_slots) s->n_slots = c->n_slots;
     for (int32_t i = 0; i < c->n_slots; i++) {
         if (c->slots[i].bytes <= s->slot_bytes[i]) continue;
-        TRY(wait_for_card(s, err));
+        TRY(wait_for_cards(s, err));
         TRY(alloc_slot(s, i, c->slots[i].bytes, err));
     }
     return ERR_OK;
@@ -103,6 +113,33 @@ static int describe(struct split *s, int32_t piece, struct oplist *to, struct er
     return ERR_OK;
 }
 
+/* Cards that pass values among themselves without the host: what reads them follows what makes them. */
+static bool follows(const struct backend *card) {
+    return card->type->follow && card->type->send_many;
+}
+
+/* Cards may still read slots that a piece of this one is about to overwrite. */
+static int follow_readers(struct split *s, int32_t side, struct err *err) {
+    struct backend *be = s->sides[side];
+    for (int32_t i = SIDE_CARD; i < s->n_sides; i++)
+        if (i != side && s->runs[i]) TRY(be->type->follow(be, s->sides[i], err));
+    return ERR_OK;
+}
+
+/* The inputs of a piece have been made, or will have been when it reads them. */
+static int follow_makers(struct split *s, const struct cut_piece *p, struct err *err) {
+    bool is_done[SIDES_MAX] = {false};
+    struct backend *be = s->sides[p->side];
+    for (int32_t k = 0; k < p->n_inputs; k++) {
+        int32_t from = s->cut.pieces[s->cut.values[s->cut.inputs[p->inputs + k]].piece].side;
+        if (from == SIDE_HOST || from == p->side || is_done[from] || !s->runs[from]) continue;
+        is_done[from] = true;
+        if (p->side != SIDE_HOST) TRY(be->type->follow(be, s->sides[from], err));
+        else TRY(wait_for_card(s, from, err));
+    }
+    return ERR_OK;
+}
+
 /* What other pieces read goes into its slots. */
 static int keep_outputs(struct split *s, const struct cut_piece *p, struct err *err) {
     struct backend *be = s->sides[p->side];
@@ -114,9 +151,14 @@ static int keep_outputs(struct split *s, const struct cut_piece *p, struct err *
         t[k].id = v->id;
         to[k] = s->slots[v->slot];
     }
-    if (p->side == SIDE_HOST) TRY(wait_for_card(s, err));
+    if (p->side == SIDE_HOST) TRY(wait_for_cards(s, err));
     if (p->n_outputs == 0) return ERR_OK;
-    if (p->side == SIDE_CARD) s->card_runs = false;
+    if (p->side != SIDE_HOST && follows(be)) {
+        TRY(follow_readers(s, p->side, err));
+        return be->type->send_many(be, t, to, p->n_outputs, err);
+    }
+    s->runs[p->side] = false; /* it is waited for below */
+    TRY(wait_for_cards(s, err));
     if (be->type->read_many) return be->type->read_many(be, t, to, p->n_outputs, err);
     for (int32_t k = 0; k < p->n_outputs; k++) TRY(be->type->read(be, t[k], to[k], err));
     return ERR_OK;
@@ -136,9 +178,11 @@ static int run_piece(struct split *s, int32_t i, const struct step *step, struct
     struct step part = *step;
     for (int32_t k = 0; k < p->n_inputs; k++) inputs[k] = s->slots[c->values[c->inputs[p->inputs + k]].slot];
     part.inputs = inputs;
+    if (p->side != split_last_side(s)) part.n_masks = 0; /* tokens are chosen on the last side */
     TRY(begin_piece(s, i, err));
+    TRY(follow_makers(s, p, err));
     TRY(be->type->end(be, &part, err));
-    if (p->side == SIDE_CARD) s->card_runs = true;
+    s->runs[p->side] = p->side != SIDE_HOST;
     return keep_outputs(s, p, err);
 }
 
@@ -172,12 +216,18 @@ int split_reserve(struct backend *be, struct err *err) {
     return ERR_OK;
 }
 
+int split_note_lost(struct split *s, int code) {
+    for (int32_t i = SIDE_CARD; code && i < s->n_sides; i++)
+        if (atomic_load(&s->sides[i]->device->lost)) atomic_store(&s->base.device->lost, true);
+    return code;
+}
+
 int split_end(struct backend *be, const struct step *step, struct err *err) {
     struct split *s = (struct split *)be;
     s->borrows = split_may_borrow(s);
-    TRY(cut_list(s, err));
-    for (int32_t i = 0; i < s->cut.n_pieces; i++) TRY(run_piece(s, i, step, err));
-    return ERR_OK;
+    int code = cut_list(s, err);
+    for (int32_t i = 0; i < s->cut.n_pieces && !code; i++) code = run_piece(s, i, step, err);
+    return split_note_lost(s, code);
 }
 
 /* Out of a slot, or from the side whose last piece has made it. */
@@ -187,8 +237,10 @@ int split_read(struct backend *be, struct tensor t, void *dst, struct err *err) 
     if (v->slot < 0) {
         struct backend *side = s->sides[s->cut.pieces[v->piece].side];
         t.id = v->id;
-        return side->type->read(side, t, dst, err);
+        TRY(split_note_lost(s, side->type->read(side, t, dst, err)));
+        return split_note_lost(s, split_wait_for_others(s, err));
     }
+    TRY(split_note_lost(s, wait_for_cards(s, err)));
     const float *from = (const float *)s->slots[v->slot] + t.offset;
     for (int64_t r = 0; r < t.rows; r++)
         for (int64_t h = 0; h < t.heads; h++)

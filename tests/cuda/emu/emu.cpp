@@ -140,7 +140,7 @@ static void run_block() {
 // short, for which the others then wait, and whether the end tells what ran, and how much memory nobody gave back. With "broken" the first of them
 // faults, which the calls after it are told; with "taken" others take the GPU's memory when the first kernel runs; "memory=258" is how many MiB are
 // free before that, and with "grabbed=20" others take them when we have allocated 20 MiB, without being seen in advance. "second=9000" is a second
-// GPU with so many MiB free, which the first does not reach with "apart". "display" is a GPU whose kernels must be short. With "late" copies from pageable memory that name no stream have not arrived
+// GPU with so many MiB free, "third=9000" one more; they do not reach each other with "apart", and with "unlike" each has a name of its own. "display" is a GPU whose kernels must be short. With "late" copies from pageable memory that name no stream have not arrived
 // when other streams work: what the driver promises is that it has taken the bytes, and no more. Nor has a copy of a stream arrived for another one that has not waited
 // for an event behind it.
 static const char *setting(const char *name) {
@@ -226,8 +226,8 @@ API cuDriverGetVersion(int *v) { return *v = 13000, CUDA_SUCCESS; }
 API cuGetErrorName(CUresult, const char **n) { return *n = "EMU", CUDA_SUCCESS; }
 API cuGetErrorString(CUresult, const char **n) { return *n = "emulated", CUDA_SUCCESS; }
 API cuDeviceGet(CUdevice *d, int i) { return *d = i, CUDA_SUCCESS; }
-API cuDeviceGetCount(int *n) { return *n = setting("second=") ? 2 : 1, CUDA_SUCCESS; }
-API cuDeviceGetName(char *name, int bytes, CUdevice) { return snprintf(name, (size_t)bytes, "emulator"), CUDA_SUCCESS; }
+API cuDeviceGetCount(int *n) { return *n = 1 + (setting("second=") != nullptr) + (setting("third=") != nullptr), CUDA_SUCCESS; }
+API cuDeviceGetName(char *name, int bytes, CUdevice d) { return snprintf(name, (size_t)bytes, setting("unlike") ? "emulator %d" : "emulator", d), CUDA_SUCCESS; }
 API cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
     *v = a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR                   ? 9
          : a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR                 ? 0
@@ -245,10 +245,10 @@ API cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) { return *can = !setting
 API cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
 API cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) { return *c = (CUcontext)(uintptr_t)(1 + d), CUDA_SUCCESS; }
 API cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
-// ---- streams. Kernels run at once; with "late" a copy to the device waits until its own stream, or one that waits for it, goes on ----
+// ---- streams. Kernels run at once; with "late" a copy to the device or from it waits until its own stream, or one that waits for it, goes on ----
 
 struct late_copy {
-    CUdeviceptr to;
+    void *to;
     const void *from;
     size_t n;
 };
@@ -259,7 +259,7 @@ static std::atomic<uintptr_t> n_handles{1};
 
 static void arrive_at(uintptr_t stream) {
     std::lock_guard<std::recursive_mutex> hold(order);
-    for (const late_copy &c : copies[stream]) memcpy((void *)c.to, c.from, c.n);
+    for (const late_copy &c : copies[stream]) memcpy(c.to, c.from, c.n);
     copies[stream].clear();
 }
 static void arrive(CUstream stream) { arrive_at((uintptr_t)stream); }
@@ -273,9 +273,9 @@ static void arrive_all() {
 }
 
 API cuDevicePrimaryCtxSetFlags_v2(CUdevice, unsigned) { return CUDA_SUCCESS; }
-static thread_local bool on_second;
-API cuCtxSetCurrent(CUcontext c) { return has_context = c != nullptr, on_second = (uintptr_t)c == 2, CUDA_SUCCESS; }
-API cuCtxGetCurrent(CUcontext *c) { return *c = (CUcontext)(uintptr_t)(has_context + (has_context && on_second)), CUDA_SUCCESS; }
+static thread_local uintptr_t which; // GPU of the context
+API cuCtxSetCurrent(CUcontext c) { return has_context = c != nullptr, which = c ? (uintptr_t)c - 1 : 0, CUDA_SUCCESS; }
+API cuCtxGetCurrent(CUcontext *c) { return *c = (CUcontext)(has_context ? which + 1 : 0), CUDA_SUCCESS; }
 API cuCtxSynchronize(void) { return arrive_all(), CUDA_SUCCESS; }
 API cuCtxGetStreamPriorityRange(int *a, int *b) { return *a = *b = 0, CUDA_SUCCESS; }
 API cuModuleLoadDataEx(CUmodule *m, const void *, unsigned, CUjit_option *, void **) { return *m = (CUmodule)1, CUDA_SUCCESS; }
@@ -297,7 +297,7 @@ API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction, int, size_t)
 API cuOccupancyMaxActiveClusters(int *n, CUfunction, const CUlaunchConfig *) { return *n = 1, CUDA_SUCCESS; }
 static CUresult fault() { return !has_context ? CUDA_ERROR_INVALID_CONTEXT : broken ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS; }
 API cuMemGetInfo_v2(size_t *f, size_t *t) {
-    int free_mib = on_second ? number("second=", 0) : number("memory=", 7 << 10);
+    int free_mib = which == 2 ? number("third=", 0) : which == 1 ? number("second=", 0) : number("memory=", 7 << 10);
     *f = (size_t)(started && setting("taken") ? 32 : free_mib) << 20, *t = (size_t)8 << 30;
     return fault();
 }
@@ -336,10 +336,15 @@ API cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n) { return copy((CUdevic
 API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream s) {
     if (!setting("late")) return copy(to, (CUdeviceptr)from, n);
     std::lock_guard<std::recursive_mutex> hold(order);
-    copies[(uintptr_t)s].push_back({to, from, n});
+    copies[(uintptr_t)s].push_back({(void *)to, from, n});
     return fault();
 }
-API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream s) { return arrive(s), copy((CUdeviceptr)to, from, n); }
+API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream s) {
+    if (!setting("late")) return copy((CUdeviceptr)to, from, n);
+    std::lock_guard<std::recursive_mutex> hold(order);
+    copies[(uintptr_t)s].push_back({to, (const void *)from, n});
+    return fault();
+}
 API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s) { return arrive(s), copy(to, from, n); }
 API cuMemsetD8_v2(CUdeviceptr to, unsigned char v, size_t n) { return memset((void *)to, v, n), fault(); }
 API cuMemsetD8Async(CUdeviceptr to, unsigned char v, size_t n, CUstream s) { return arrive(s), memset((void *)to, v, n), fault(); }
