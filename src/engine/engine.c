@@ -1,6 +1,8 @@
 /* A turn of the engine: takes new and cancelled jobs, runs a step, hands out events. Also what the owner's thread calls: submitting, reading events. */
 #include "engine/engine_internal.h"
 
+#include "engine/spare.h"
+
 enum { SNAPSHOT_BYTES_MAX = 512 << 20, FIRST_CHUNK = 256, LEAST_CHUNK = 16 };
 
 /* ---- the beginning ---------------------------------------------------------------------------------------------------- */
@@ -30,6 +32,7 @@ static void publish_stats(struct engine *e) {
     e->live.n_waiting = e->n_waiting;
     if (e->n_running == 0) e->live.rows_prefill = e->live.rows_decode = 0;
     count_blocks(&e->runner.kv, &e->live);
+    if (e->prefix) e->live.blocks_away = prefix_away(e->prefix), e->live.n_returned_tokens = prefix_returned(e->prefix);
     os_mutex_lock(e->lock);
     e->stats = e->live;
     bool has_news = e->ready != NULL;
@@ -47,6 +50,10 @@ int engine_open(const struct model *m, struct backend *be, const struct engine_o
     limits.snapshots = n_snapshots;
     int code = speculate_open(e, &limits, m, be, err);
     if (!code) code = runner_open(m, be, &limits, &e->runner, err);
+    if (!code && options->prefix && options->cache_ram) {
+        code = spare_open(be, &e->runner.kv.layout, options->cache_ram, &e->spare, err);
+        if (code) runner_close(&e->runner);
+    }
     if (code) {
         speculate_close(e);
         mem_free(e);
@@ -68,7 +75,7 @@ int engine_open(const struct model *m, struct backend *be, const struct engine_o
         e->flights[i]->rows = mem_alloc((size_t)e->runner.limits.seqs * sizeof *e->flights[i]->rows);
     }
     if (be->device->step_ms > 0 || options->max_step_ms > 0) e->chunk = FIRST_CHUNK;
-    struct prefix_options prefix = {.kv = &e->runner.kv, .backend = be, .spec = &m->spec, .n_snapshots = n_snapshots};
+    struct prefix_options prefix = {.kv = &e->runner.kv, .backend = be, .spec = &m->spec, .n_snapshots = n_snapshots, .spare = e->spare};
     if (options->prefix) e->prefix = prefix_open(&prefix);
     publish_stats(e);
     *out = e;
@@ -246,7 +253,8 @@ static int collect_oldest(struct engine *e, struct err *err) {
 /* Whether the next step may be launched before the results of the one in flight have come. Not where the time of each step is measured. */
 static bool can_run_ahead(const struct engine *e) {
     const struct backend *be = e->runner.backend;
-    return be->runs_ahead && be->device->step_ms == 0 && !e->flights[0]->reads_logits && !e->flights[0]->reads_hidden;
+    const struct flight *f = e->flights[0];
+    return be->runs_ahead && be->device->step_ms == 0 && !f->reads_logits && !f->reads_hidden && !f->reads_states;
 }
 
 /* Launches a step, and the one behind it where the device runs ahead; then takes the results of the oldest. */
@@ -294,6 +302,7 @@ void engine_close(struct engine *e) {
     mem_free(e->hidden);
     mem_free(e->free_slots);
     prefix_close(e->prefix);
+    spare_close(e->spare);
     runner_close(&e->runner);
     os_cond_destroy(e->wake);
     os_mutex_destroy(e->lock);

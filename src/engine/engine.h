@@ -29,6 +29,7 @@ struct engine_options {
     enum draft_from draft; /* of jobs that do not say; DRAFT_USUAL or DRAFT_NONE: no job has drafts */
     int32_t max_draft;     /* tokens of one at most; 0: DRAFT_MAX */
     bool prefix;           /* keep computed blocks for prompts that begin alike */
+    uint64_t cache_ram;    /* bytes of the host's memory for those that leave the device's cache; 0: none */
     const int32_t *eos;    /* [n_eos] tokens that end an answer; must outlive the engine */
     int32_t n_eos;
     const float *
@@ -54,6 +55,8 @@ struct engine_stats {
     int64_t n_drafted_tokens, n_accepted_tokens;      /* of drafts; of those, that came true */
     int64_t n_prefix_hits, n_prefix_misses;           /* prompts that began with known blocks, and those that did not */
     int32_t blocks_total, blocks_used, blocks_cached; /* used: by jobs; cached: kept for prefixes alone */
+    int32_t blocks_away;                              /* kept for prefixes in the host's memory */
+    int64_t n_returned_tokens;                        /* that came back from there */
     int64_t n_finished[N_JOB_FINISHES];
     int32_t block_tokens; /* of a block */
     int64_t n_step_jobs;  /* jobs of all steps together */

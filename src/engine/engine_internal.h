@@ -145,7 +145,8 @@ struct flight {
     int32_t n_logits, n_hidden;
     int32_t n_prefill, n_decode; /* rows */
     uint64_t launched_ns;
-    bool reads_logits, reads_hidden; /* the host looks at them, so that the next step must wait */
+    /* What the host looks at, so that the next step must wait; states: those that a head that drafts reads. */
+    bool reads_logits, reads_hidden, reads_states;
 };
 
 enum { FLIGHTS = 2 };
@@ -159,6 +160,7 @@ struct engine {
     const struct output_format *format;
     const struct output_reasoning *reasoning;
     struct prefix *prefix;          /* NULL: none */
+    struct spare *spare;            /* NULL: none */
     const uint32_t *usual_breakers; /* made when it is first needed, by the owner */
     struct arena arena;             /* of the usual breakers */
     uint64_t n_seeds, n_groups;     /* the owner's */
@@ -286,6 +288,8 @@ bool speculate_goes_on(struct engine *e, struct flight_row *r);
 /* No more tokens come of the row. */
 int speculate_settle(struct engine *e, const struct flight_row *r, struct err *err);
 
+/* Whether the job's drafter reads the states of its rows. */
+bool speculate_reads_states(const struct job *j);
 /* All rows of a step have their tokens: those who read states see them. */
 int speculate_observe(struct engine *e, const struct flight *f, struct err *err);
 

@@ -30,6 +30,7 @@ void flight_add(struct engine *e, struct flight *f, struct job *j, struct flight
     row.token = -1;
     f->reads_logits |= job_wants_logits(j) || (row.chooses && !row.on_device && !j->spec.replay);
     f->reads_hidden |= j->spec.rows == ROWS_HIDDEN && row.n_wanted > 0;
+    f->reads_states |= speculate_reads_states(j);
     f->rows[f->n++] = row;
 }
 

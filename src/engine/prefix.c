@@ -1,7 +1,10 @@
-/* The tree of cached blocks: entries in one array, found through a table of chains, ordered by use in a doubly linked list. */
+/* The tree of cached blocks: entries in one array, found through a table of chains, ordered by use in doubly linked lists: those whose blocks are in the
+ * device's cache, and those that are away, whose numbers lie in the host's memory. Children of an entry that is away are away, too: entries go from the leaves, and
+ * come back from the root. */
 #include "engine/prefix.h"
 
 #include "base/hash.h"
+#include "engine/spare.h"
 #include "model/spec.h"
 
 #include <assert.h>
@@ -14,17 +17,28 @@ struct entry {
     uint64_t hash;
     int32_t tree; /* see struct sequence */
     int32_t parent, n_children, first_child, next_sibling, previous_sibling;
+    int32_t n_here;                 /* children that are not away */
+    int32_t away;                   /* its place in the host's memory; NONE: it is not away */
+    unsigned away_classes;          /* bits of the classes that have a block there */
+    int32_t next_on_line;           /* while a sequence takes a line of entries: the one behind it */
+    bool is_held;                   /* likewise: it is not given up */
     int32_t next_in_chain;          /* of the hash table, or of the free entries */
-    int32_t older, newer;           /* by use */
+    int32_t older, newer;           /* by use, among those that are here or those that are away */
     int32_t snapshot;               /* slot; NONE */
-    int32_t blocks[KV_CLASSES_MAX]; /* NONE: left the window, or given up */
+    int32_t blocks[KV_CLASSES_MAX]; /* NONE: left the window, given up, or away */
     int32_t tokens[KV_BLOCK];
+};
+
+struct order {
+    int32_t oldest, newest;
 };
 
 struct prefix {
     struct prefix_options options;
     struct entry *entries;
-    int32_t n_entries, free, oldest, newest;
+    int32_t n_entries, free, n_away;
+    struct order here, away;
+    int64_t n_returned;
     int32_t *table; /* [n_table] first of each chain */
     uint64_t n_table;
     int32_t root_child;
@@ -37,6 +51,7 @@ struct prefix *prefix_open(const struct prefix_options *o) {
     int32_t n = 1024;
     for (int32_t c = 0; c < kv_token_classes(&o->kv->layout); c++)
         if (o->kv->pools[c].n_blocks > n) n = o->kv->pools[c].n_blocks;
+    if (o->spare) n += spare_most(o->spare);
     p->n_entries = n;
     p->entries = mem_alloc((size_t)n * sizeof *p->entries);
     p->n_table = 1;
@@ -44,7 +59,8 @@ struct prefix *prefix_open(const struct prefix_options *o) {
     p->table = mem_alloc((size_t)p->n_table * sizeof *p->table);
     for (uint64_t i = 0; i < p->n_table; i++) p->table[i] = NONE;
     for (int32_t i = 0; i < n; i++) p->entries[i].next_in_chain = i + 1 < n ? i + 1 : NONE;
-    p->oldest = p->newest = p->root_child = NONE;
+    p->here = p->away = (struct order){NONE, NONE};
+    p->root_child = NONE;
     return p;
 }
 
@@ -54,21 +70,27 @@ static bool is_recurrent(const struct prefix *p) {
 
 /* ---- the order of use --------------------------------------------------------------------------------------------------- */
 
+static struct order *order_of(struct prefix *p, const struct entry *e) {
+    return e->away == NONE ? &p->here : &p->away;
+}
+
 static void unlink_use(struct prefix *p, int32_t i) {
     struct entry *e = &p->entries[i];
+    struct order *o = order_of(p, e);
     if (e->older != NONE) p->entries[e->older].newer = e->newer;
-    else p->oldest = e->newer;
+    else o->oldest = e->newer;
     if (e->newer != NONE) p->entries[e->newer].older = e->older;
-    else p->newest = e->older;
+    else o->newest = e->older;
 }
 
 static void link_use(struct prefix *p, int32_t i) {
     struct entry *e = &p->entries[i];
+    struct order *o = order_of(p, e);
     e->newer = NONE;
-    e->older = p->newest;
-    if (p->newest != NONE) p->entries[p->newest].newer = i;
-    else p->oldest = i;
-    p->newest = i;
+    e->older = o->newest;
+    if (o->newest != NONE) p->entries[o->newest].newer = i;
+    else o->oldest = i;
+    o->newest = i;
 }
 
 /* Marks an entry and its parents as used. The leaf comes first, so that in the order of use a leaf is always older than its parent. */
@@ -111,6 +133,13 @@ static void drop_block(struct prefix *p, struct entry *e, int32_t c) {
     e->blocks[c] = NONE;
 }
 
+static void drop_place(struct prefix *p, struct entry *e) {
+    if (e->away == NONE) return;
+    spare_put(p->options.spare, e->away);
+    e->away = NONE;
+    p->n_away--;
+}
+
 static void remove_entry(struct prefix *p, int32_t i) {
     struct entry *e = &p->entries[i];
     assert(e->n_children == 0);
@@ -120,8 +149,9 @@ static void remove_entry(struct prefix *p, int32_t i) {
     if (e->previous_sibling != NONE) p->entries[e->previous_sibling].next_sibling = e->next_sibling;
     else *first_child_of(p, e->parent) = e->next_sibling;
     if (e->next_sibling != NONE) p->entries[e->next_sibling].previous_sibling = e->previous_sibling;
-    if (e->parent != ROOT) p->entries[e->parent].n_children--;
+    if (e->parent != ROOT) p->entries[e->parent].n_children--, p->entries[e->parent].n_here -= e->away == NONE;
     unlink_use(p, i);
+    drop_place(p, e);
     drop_snapshot(p, e);
     for (int32_t c = 0; c < kv_token_classes(&p->options.kv->layout); c++) drop_block(p, e, c);
     e->next_in_chain = p->free;
@@ -132,26 +162,138 @@ static bool is_idle(const struct prefix *p, const struct entry *e, int32_t c) {
     return e->blocks[c] == NONE || p->options.kv->pools[c].n_readers[e->blocks[c]] == 1;
 }
 
-/* A leaf whose blocks nobody reads. */
+/* Nobody reads its blocks, and nobody is about to. */
+static bool is_unread(const struct prefix *p, const struct entry *e) {
+    bool is = !e->is_held;
+    for (int32_t c = 0; c < kv_token_classes(&p->options.kv->layout); c++) is = is && is_idle(p, e, c);
+    return is;
+}
+
+/* A leaf that can be given up for good. */
 static bool is_spare(const struct prefix *p, int32_t i) {
     const struct entry *e = &p->entries[i];
-    bool spare = e->n_children == 0;
-    for (int32_t c = 0; c < kv_token_classes(&p->options.kv->layout); c++) spare = spare && is_idle(p, e, c);
-    return spare;
+    return e->n_children == 0 && is_unread(p, e);
+}
+
+/* Gives up an entry and everything behind it, as far as nobody reads it. */
+static void remove_line(struct prefix *p, int32_t top) {
+    for (int32_t i = top;;) {
+        while (p->entries[i].first_child != NONE) i = p->entries[i].first_child;
+        int32_t parent = p->entries[i].parent;
+        if (!is_spare(p, i)) return;
+        remove_entry(p, i);
+        if (i == top) return;
+        i = parent;
+    }
+}
+
+/* ---- away and back ------------------------------------------------------------------------------------------------------- */
+
+/* A free place in the host's memory, for which the leaf there that was used longest ago may be given up. */
+static int32_t take_place(struct prefix *p) {
+    int32_t place = spare_get(p->options.spare);
+    for (int32_t i = p->away.oldest, next; place < 0 && i != NONE; i = next) {
+        next = p->entries[i].newer;
+        if (!is_spare(p, i)) continue;
+        remove_entry(p, i);
+        place = spare_get(p->options.spare);
+    }
+    return place;
+}
+
+/* Marks an entry as away, or as here again. */
+static void move_to(struct prefix *p, int32_t i, int32_t place) {
+    struct entry *e = &p->entries[i];
+    unlink_use(p, i);
+    if (place == NONE) drop_place(p, e);
+    else p->n_away++;
+    e->away = place;
+    link_use(p, i);
+    if (e->parent != ROOT) p->entries[e->parent].n_here += place == NONE ? 1 : -1;
+}
+
+/* Copies an entry's blocks to the host and gives them up here; false: there is no place for them. */
+static bool send_away(struct prefix *p, int32_t i) {
+    struct entry *e = &p->entries[i];
+    struct backend *be = p->options.backend;
+    int32_t place = p->options.spare ? take_place(p) : NONE;
+    if (place < 0) return false;
+    e->away_classes = 0;
+    for (int32_t c = 0; c < kv_token_classes(&p->options.kv->layout); c++) {
+        if (e->blocks[c] == NONE) continue;
+        if (be->type->block_read(be, c, e->blocks[c], spare_at(p->options.spare, place, c), NULL)) {
+            spare_put(p->options.spare, place);
+            return false;
+        }
+        e->away_classes |= 1u << c;
+    }
+    move_to(p, i, place);
+    for (int32_t c = 0; c < kv_token_classes(&p->options.kv->layout); c++) drop_block(p, e, c);
+    return true;
+}
+
+/* A block of the class, which others are given up for. */
+static int32_t take_block(struct prefix *p, int32_t c) {
+    while (p->options.kv->pools[c].n_free == 0)
+        if (!prefix_evict(p, c)) return NONE;
+    return kv_block_get(p->options.kv, c);
+}
+
+/* Copies an entry's blocks back; false: there is no room, and it stays away. */
+static bool bring_back(struct prefix *p, int32_t i) {
+    struct entry *e = &p->entries[i];
+    struct backend *be = p->options.backend;
+    bool ok = true;
+    for (int32_t c = 0; c < kv_token_classes(&p->options.kv->layout) && ok; c++) {
+        if (!(e->away_classes >> c & 1)) continue;
+        int32_t block = take_block(p, c);
+        ok = block != NONE;
+        if (!ok) continue;
+        e->blocks[c] = block;
+        kv_block_cache(p->options.kv, c, block);
+        kv_block_put(p->options.kv, c, block);
+        ok = be->type->block_write(be, c, block, spare_at(p->options.spare, e->away, c), NULL) == ERR_OK;
+    }
+    if (!ok) {
+        for (int32_t c = 0; c < kv_token_classes(&p->options.kv->layout); c++) drop_block(p, e, c);
+        return false;
+    }
+    move_to(p, i, NONE);
+    p->n_returned += KV_BLOCK;
+    return true;
+}
+
+int32_t prefix_away(const struct prefix *p) {
+    return p->n_away;
+}
+
+int64_t prefix_returned(const struct prefix *p) {
+    return p->n_returned;
+}
+
+/* ---- room ---------------------------------------------------------------------------------------------------------------- */
+
+/* Gives up the blocks of an entry, behind which nothing is here. */
+static void give_up(struct prefix *p, int32_t i) {
+    if (!send_away(p, i)) remove_line(p, i);
 }
 
 bool prefix_evict(struct prefix *p, int32_t c) {
-    for (int32_t i = p->oldest, next; i != NONE; i = next) {
-        next = p->entries[i].newer;
-        if (!is_spare(p, i)) continue;
-        bool had = p->entries[i].blocks[c] != NONE;
-        remove_entry(p, i);
+    for (int32_t i = p->here.oldest; i != NONE;) {
+        const struct entry *e = &p->entries[i];
+        bool had = e->blocks[c] != NONE;
+        if (e->n_here > 0 || !is_unread(p, e)) {
+            i = e->newer;
+            continue;
+        }
+        give_up(p, i);
         if (had) return true;
+        i = p->here.oldest;
     }
     if (p->options.kv->layout.classes[c].window == 0) return false;
-    for (int32_t i = p->oldest; i != NONE;
+    for (int32_t i = p->here.oldest; i != NONE;
          i = p->entries[i].newer) /* blocks inside the tree that no reader of a leaf can see, because they lie behind its window */
-        if (p->entries[i].blocks[c] != NONE && is_idle(p, &p->entries[i], c)) {
+        if (p->entries[i].blocks[c] != NONE && is_unread(p, &p->entries[i])) {
             drop_block(p, &p->entries[i], c);
             return true;
         }
@@ -160,11 +302,13 @@ bool prefix_evict(struct prefix *p, int32_t c) {
 
 /* An unused entry. If there is none, an entry other than `keep` is given up. */
 static int32_t take_entry(struct prefix *p, int32_t keep) {
-    for (int32_t i = p->oldest; p->free == NONE && i != NONE; i = p->entries[i].newer)
-        if (i != keep && is_spare(p, i)) {
-            remove_entry(p, i);
-            break;
-        }
+    const struct order *orders[] = {&p->away, &p->here};
+    for (int k = 0; k < 2; k++)
+        for (int32_t i = orders[k]->oldest; p->free == NONE && i != NONE; i = p->entries[i].newer)
+            if (i != keep && is_spare(p, i)) {
+                remove_entry(p, i);
+                break;
+            }
     int32_t i = p->free;
     if (i != NONE) p->free = p->entries[i].next_in_chain;
     return i;
@@ -179,6 +323,7 @@ static int32_t add_child(struct prefix *p, int32_t tree, int32_t parent, const i
                         .parent = parent,
                         .first_child = NONE,
                         .previous_sibling = NONE,
+                        .away = NONE,
                         .snapshot = NONE};
     memcpy(e->tokens, tokens, sizeof e->tokens);
     for (int32_t c = 0; c < KV_CLASSES_MAX; c++) e->blocks[c] = NONE;
@@ -186,7 +331,7 @@ static int32_t add_child(struct prefix *p, int32_t tree, int32_t parent, const i
     e->next_sibling = *first;
     if (*first != NONE) p->entries[*first].previous_sibling = i;
     *first = i;
-    if (parent != ROOT) p->entries[parent].n_children++;
+    if (parent != ROOT) p->entries[parent].n_children++, p->entries[parent].n_here++;
     e->next_in_chain = *chain;
     *chain = i;
     link_use(p, i);
@@ -195,8 +340,8 @@ static int32_t add_child(struct prefix *p, int32_t tree, int32_t parent, const i
 
 void prefix_close(struct prefix *p) {
     if (!p) return;
-    while (p->oldest != NONE) {
-        int32_t i = p->oldest;
+    while (p->root_child != NONE) {
+        int32_t i = p->root_child;
         while (p->entries[i].first_child != NONE) i = p->entries[i].first_child;
         remove_entry(p, i);
     }
@@ -222,7 +367,10 @@ int32_t prefix_pause(const struct prefix *p, const struct sequence *s) {
     return (s->n_prompt - 1) / KV_BLOCK * KV_BLOCK;
 }
 
-static void keep_blocks(struct prefix *p, struct entry *e, const struct sequence *s, int32_t i_block) {
+/* A sequence has computed what is away: its own blocks are taken. */
+static void keep_blocks(struct prefix *p, int32_t i, const struct sequence *s, int32_t i_block) {
+    struct entry *e = &p->entries[i];
+    if (e->away != NONE) move_to(p, i, NONE);
     for (int32_t c = 0; c < kv_token_classes(&p->options.kv->layout); c++) {
         if (e->blocks[c] != NONE || s->tables[c][i_block] < 0) continue;
         e->blocks[c] = s->tables[c][i_block];
@@ -232,7 +380,7 @@ static void keep_blocks(struct prefix *p, struct entry *e, const struct sequence
 
 static void keep_snapshot(struct prefix *p, struct entry *e, const struct sequence *s) {
     if (e->snapshot != NONE) return;
-    for (int32_t i = p->oldest; p->n_snapshots >= p->options.n_snapshots && i != NONE; i = p->entries[i].newer)
+    for (int32_t i = p->here.oldest; p->n_snapshots >= p->options.n_snapshots && i != NONE; i = p->entries[i].newer)
         drop_snapshot(p, &p->entries[i]);
     int32_t slot = kv_slot_get(p->options.kv);
     if (slot < 0) return;
@@ -252,7 +400,7 @@ bool prefix_takes(const struct prefix *p, const struct sequence *s) {
 static int32_t keep_block(struct prefix *p, const struct sequence *s, int32_t at, int32_t i, const int32_t *tokens) {
     int32_t child = find_child(p, s->tree, at, tokens);
     if (child == NONE) child = add_child(p, s->tree, at, tokens);
-    if (child != NONE) keep_blocks(p, &p->entries[child], s, i);
+    if (child != NONE) keep_blocks(p, child, s, i);
     return child;
 }
 
@@ -287,18 +435,6 @@ void prefix_put(struct prefix *p, const struct sequence *s) {
     keep(p, s, true);
 }
 
-/* Gives up an entry and everything behind it, as far as nobody reads it. */
-static void remove_line(struct prefix *p, int32_t top) {
-    for (int32_t i = top;;) {
-        while (p->entries[i].first_child != NONE) i = p->entries[i].first_child;
-        int32_t parent = p->entries[i].parent;
-        if (!is_spare(p, i)) return;
-        remove_entry(p, i);
-        if (i == top) return;
-        i = parent;
-    }
-}
-
 void prefix_erase(struct prefix *p, int32_t tree, const int32_t *tokens, int32_t n) {
     int32_t at = ROOT, depth = 0, left = n % KV_BLOCK;
     for (; depth < n / KV_BLOCK; depth++) {
@@ -327,7 +463,11 @@ static int32_t first_seen(const struct prefix *p, int32_t c, int32_t n_done) {
     return window == 0 || n_done < window ? 0 : (n_done - window + 1) / KV_BLOCK;
 }
 
-/* Whether a sequence can begin behind this entry, the depth-th of its line: every block that will be seen is there. Classes
+static bool has_block(const struct entry *e, int32_t c) {
+    return e->away == NONE ? e->blocks[c] != NONE : e->away_classes >> c & 1;
+}
+
+/* Whether a sequence can begin behind this entry, the depth-th of its line: every block that will be seen is there, or away. Classes
  * without a window never lose one inside the tree. */
 static bool can_begin(const struct prefix *p, int32_t at, int32_t depth) {
     if (is_recurrent(p) && p->entries[at].snapshot == NONE) return false;
@@ -335,7 +475,7 @@ static bool can_begin(const struct prefix *p, int32_t at, int32_t depth) {
         bool windowed = p->options.kv->layout.classes[c].window > 0;
         int32_t first = windowed ? first_seen(p, c, depth * KV_BLOCK) : depth - 1, e = at;
         for (int32_t i = depth - 1; i >= first; i--, e = p->entries[e].parent)
-            if (p->entries[e].blocks[c] == NONE) return false;
+            if (!has_block(&p->entries[e], c)) return false;
     }
     return true;
 }
@@ -391,18 +531,43 @@ static void copy_part(struct prefix *p, struct sequence *s, int32_t at) {
     s->n_done += common;
 }
 
+/* Brings back what is away of a line, from the root on, as far as there is room. */
+static void bring_line(struct prefix *p, int32_t first) {
+    for (int32_t i = first; i != NONE; i = p->entries[i].next_on_line) p->entries[i].is_held = true;
+    for (int32_t i = first; i != NONE; i = p->entries[i].next_on_line)
+        if (p->entries[i].away != NONE && !bring_back(p, i)) break;
+    for (int32_t i = first; i != NONE; i = p->entries[i].next_on_line) p->entries[i].is_held = false;
+}
+
+/* The entry, on the line that ends at `at`, behind which the sequence can begin now. */
+static int32_t last_here(const struct prefix *p, int32_t at, int32_t *depth) {
+    while (*depth > 0 && (p->entries[at].away != NONE || !can_begin(p, at, *depth))) {
+        at = p->entries[at].parent;
+        --*depth;
+    }
+    return at;
+}
+
 int32_t prefix_attach(struct prefix *p, struct sequence *s) {
-    int32_t at = ROOT, depth = 0, best = ROOT, best_depth = 0, n = (s->n_tokens - 1) / KV_BLOCK;
+    int32_t at = ROOT, depth = 0, best = ROOT, best_depth = 0, n = (s->n_tokens - 1) / KV_BLOCK, first = NONE;
     assert(s->n_done == 0 && s->n_blocks[0] == 0);
     if (s->tree < 0 || !has_plain_ropes(p, s)) return 0;
     while (depth < n) {
         int32_t child = find_child(p, s->tree, at, s->tokens + (int64_t)depth * KV_BLOCK);
         if (child == NONE) break;
+        *(at == ROOT ? &first : &p->entries[at].next_on_line) = child;
+        p->entries[child].next_on_line = NONE;
         at = child;
         if (can_begin(p, at, ++depth)) {
             best = at;
             best_depth = depth;
         }
+    }
+    if (best != ROOT && p->entries[best].away != NONE) {
+        p->entries[best].next_on_line = NONE;
+        touch(p, best);
+        bring_line(p, first);
+        best = last_here(p, best, &best_depth);
     }
     if (is_recurrent(p)) {
         if (best_depth == 0 || p->options.backend->type->slot_copy(p->options.backend, p->entries[best].snapshot, s->slot, NULL)) return 0;

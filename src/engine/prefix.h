@@ -9,8 +9,9 @@
  * (2) Entries are given up from the leaves, least recently used first, and only when blocks, entries or slots run out.
  * (3) Recurrent state cannot be cut: such a model begins at a snapshot, taken at the last block's end inside a prompt.
  * (4) Once the rope tables of a sequence depend on its length, it neither takes blocks from the cache nor leaves any.
- * (5) Nothing allocates after prefix_open.
+ * (5) Nothing allocates after prefix_open, but for the places of options.spare.
  * (6) A block that is not full has NO_TOKEN in the place of its missing tokens. Sequences do not share such a block; they copy its part.
+ * (7) With options.spare blocks are not given up at once: their numbers go to the host's memory, and come back when a prompt begins with their tokens.
  */
 #ifndef MLXCEL_ENGINE_PREFIX_H
 #define MLXCEL_ENGINE_PREFIX_H
@@ -18,6 +19,7 @@
 #include "engine/sequence.h"
 
 struct spec;
+struct spare;
 struct prefix;
 
 struct prefix_options {
@@ -25,6 +27,7 @@ struct prefix_options {
     struct backend *backend;
     const struct spec *spec;
     int32_t n_snapshots; /* slots of recurrent state that the cache may hold */
+    struct spare *spare; /* for what the device has no room for; NULL: that is given up. It outlives the cache */
 };
 
 struct prefix *prefix_open(const struct prefix_options *options);
@@ -42,6 +45,9 @@ bool prefix_takes(const struct prefix *p, const struct sequence *s);
 void prefix_erase(struct prefix *p, int32_t tree, const int32_t *tokens, int32_t n);
 /* The position at which the computation of a prompt should pause, so that prefix_keep can take a snapshot of recurrent state; 0: none. */
 int32_t prefix_pause(const struct prefix *p, const struct sequence *s);
+/* Blocks of tokens that are in the host's memory now, and tokens that have come back from there. */
+int32_t prefix_away(const struct prefix *p);
+int64_t prefix_returned(const struct prefix *p);
 /* Frees a block of the class that nobody but the cache reads; false when there is none. */
 bool prefix_evict(struct prefix *p, int32_t kv_class);
 

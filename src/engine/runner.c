@@ -132,7 +132,7 @@ static int64_t tokens_that_fit(const struct runner *r, const struct split_part *
 /* Scratch memory has been allocated, and so far the cache is small. Enlarges it to its share of the memory that is free now, but to `most` tokens at most. */
 static int fit_cache(struct runner *r, int64_t most, struct err *err) {
     struct runner_limits *l = &r->limits;
-    struct split_part parts[N_SIDES];
+    struct split_part parts[SIDES_MAX];
     int64_t low = most;
     for (int32_t i = 0, n = split_parts(r->backend, &r->kv.layout, parts); i < n; i++) low = tokens_that_fit(r, &parts[i], low);
     close_cache(r);
@@ -189,20 +189,29 @@ int runner_open(const struct model *m, struct backend *be, const struct runner_l
     return code;
 }
 
+static void free_host_taps(struct runner *r) {
+    for (int32_t i = 0; i < STATE_TAPS; i++) {
+        if (r->host_taps[i] && r->backend->type->host_free) r->backend->type->host_free(r->backend, r->host_taps[i]);
+        else mem_free(r->host_taps[i]);
+    }
+}
+
 void runner_close(struct runner *r) {
     if (r->backend) r->backend->type->kv_close(r->backend);
     batch_free(&r->batch);
     kv_free(&r->kv);
     mem_free(r->host_logits);
     mem_free(r->host_best);
-    for (int32_t i = 0; i < STATE_TAPS; i++) mem_free(r->host_taps[i]);
+    free_host_taps(r);
     *r = (struct runner){0};
 }
 
 int runner_run(struct runner *r, struct err *err) {
     struct step_key key = batch_seal(&r->batch);
     if (r->backend->type->begin(r->backend, &key)) runner_describe(r, &key);
-    else r->logits.rows = r->best.rows = key.n_logits; /* replayed: the same list, so the same values */
+    else { /* replayed: the same list, so the same values */ r->logits.rows = r->best.rows = key.n_logits;
+        for (int32_t i = 0; i < r->model->taps.n; i++) r->taps[i].rows = key.n_rows;
+    }
     return r->backend->type->end(r->backend, &r->batch.step, err);
 }
 
@@ -223,17 +232,28 @@ int runner_hidden(struct runner *r, float *out, struct err *err) {
     return r->backend->type->read(r->backend, r->hidden, out, err);
 }
 
+/* Memory for the states of a whole step, from which the device copies without a detour where it knows such memory. */
+static int open_host_taps(struct runner *r, struct err *err) {
+    struct backend *be = r->backend;
+    size_t bytes = (size_t)r->limits.rows * (size_t)r->model->spec.hidden * sizeof(float);
+    for (int32_t i = 0; i < r->model->taps.n; i++) {
+        if (r->host_taps[i]) continue;
+        if (be->type->host_alloc) TRY(be->type->host_alloc(be, bytes, &r->host_taps[i], err));
+        else r->host_taps[i] = mem_try(bytes);
+        if (!r->host_taps[i]) return err_set(err, ERR_EMEMORY, "no memory for the states of %d rows", r->limits.rows);
+    }
+    return ERR_OK;
+}
+
 int runner_taps(struct runner *r, const float *out[STATE_TAPS], struct err *err) {
     struct backend *be = r->backend;
-    for (int32_t i = 0; i < r->model->taps.n; i++) {
-        out[i] = be->type->view ? be->type->view(be, r->taps[i]) : NULL;
-        if (out[i]) continue;
-        size_t bytes = (size_t)r->limits.rows * (size_t)r->model->spec.hidden * sizeof(float);
-        if (!r->host_taps[i]) r->host_taps[i] = mem_try(bytes);
-        if (!r->host_taps[i]) return err_set(err, ERR_EMEMORY, "no memory for the states of %d rows", r->limits.rows);
-        TRY(be->type->read(be, r->taps[i], r->host_taps[i], err));
-        out[i] = r->host_taps[i];
-    }
+    int32_t n = r->model->taps.n;
+    for (int32_t i = 0; i < n; i++) out[i] = be->type->view ? be->type->view(be, r->taps[i]) : NULL;
+    if (n == 0 || out[0]) return ERR_OK;
+    TRY(open_host_taps(r, err));
+    for (int32_t i = 0; i < n; i++) out[i] = r->host_taps[i];
+    if (be->type->read_many) return be->type->read_many(be, r->taps, r->host_taps, n, err);
+    for (int32_t i = 0; i < n; i++) TRY(be->type->read(be, r->taps[i], r->host_taps[i], err));
     return ERR_OK;
 }
 

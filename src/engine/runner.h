@@ -29,7 +29,7 @@ struct runner {
     struct tensor logits, best;     /* of the last run: [n_logits, 1, vocab], [n_logits, 1, 1] */
     struct tensor hidden;           /* of the last run: [n_hidden, 1, hidden] */
     struct tensor taps[STATE_TAPS]; /* of the last run, as the model has them: [n_rows, 1, hidden] each */
-    float *host_taps[STATE_TAPS];   /* [limits.rows, hidden] when read; made when first needed */
+    void *host_taps[STATE_TAPS];    /* [limits.rows, hidden] when read; made when first needed */
     float *host_logits;             /* [limits.logits, vocab] when read */
     int32_t *host_best;             /* [limits.logits] when read */
 };

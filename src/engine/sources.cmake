@@ -17,6 +17,7 @@ set(ENGINE_SOURCES
   src/engine/kv_size.c
   src/engine/pool.c
   src/engine/prefix.c
+  src/engine/spare.c
   src/engine/prompt_cache.c
   src/engine/runner.c
   src/engine/sampler.c

@@ -268,6 +268,10 @@ static const struct draft_type *observer_of(const struct job *j) {
     return j && j->draft.drafter && j->draft.drafter->type->observe ? j->draft.drafter->type : NULL;
 }
 
+bool speculate_reads_states(const struct job *j) {
+    return observer_of(j) != NULL;
+}
+
 /* Rows that were computed from tokens that stand, and whose next token is known. */
 static int32_t count_standing(const struct flight_row *r) {
     const struct sequence *s = &r->job->seq;

@@ -177,11 +177,19 @@ void os_guard_terminal(bool is_changed) {
     set_handlers(false);
 }
 
-void os_hold_interrupts(void) {
+static void mask_interrupts(int how) {
     sigset_t held;
     sigemptyset(&held);
     for (int i = 0; i < N_INTERRUPTS; i++) sigaddset(&held, interrupts[i]);
-    pthread_sigmask(SIG_BLOCK, &held, NULL); /* other threads do so from their beginning */
+    pthread_sigmask(how, &held, NULL); /* other threads do so from their beginning */
+}
+
+void os_hold_interrupts(void) {
+    mask_interrupts(SIG_BLOCK);
+}
+
+void os_let_interrupts(void) {
+    mask_interrupts(SIG_UNBLOCK);
 }
 
 bool os_signal_was_ignored(int number) {

@@ -256,6 +256,8 @@ void os_guard_terminal(bool is_changed) {
 /* Those that were taken are over, and the next one ends the program as it would any other. */
 void os_hold_interrupts(void) {}
 
+void os_let_interrupts(void) {}
+
 bool os_signal_was_ignored(int number) {
     (void)number;
     return false;

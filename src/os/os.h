@@ -194,8 +194,10 @@ void os_on_interrupt(void (*fn)(void));
 void os_on_end(void (*fn)(void));
 /* SIGINT, SIGTERM or SIGHUP was ignored when the program began, and must stay so. */
 bool os_signal_was_ignored(int number);
-/* The program is about to end: an interrupt that comes now does not change its exit code. */
+/* No interrupt reaches this thread, nor those that it starts from now on; until they are let through again. At the end of the program: one that comes now does
+ * not change its exit code. */
 void os_hold_interrupts(void);
+void os_let_interrupts(void);
 
 /* ---- keys and cursor, for the line editor --------------------------------------------------------------------- */
 

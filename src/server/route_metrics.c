@@ -48,6 +48,8 @@ FIGURE(longest, s->n_longest)
 FIGURE(blocks, s->blocks_total)
 FIGURE(blocks_used, s->blocks_used)
 FIGURE(blocks_cached, s->blocks_cached)
+FIGURE(blocks_away, s->blocks_away)
+FIGURE(returned_tokens, s->n_returned_tokens)
 FIGURE(cache_usage, share(s->blocks_used, s->blocks_total))
 FIGURE(prefix_hits, s->n_prefix_hits)
 FIGURE(prefix_misses, s->n_prefix_misses)
@@ -106,6 +108,8 @@ static const struct metric {
     {{"mlxcel_kv_blocks_total", NULL, NULL}, "gauge", "Blocks of the cache.", blocks},
     {{"mlxcel_kv_blocks_used", NULL, NULL}, "gauge", "Blocks held by generations.", blocks_used},
     {{"mlxcel_kv_blocks_cached", NULL, NULL}, "gauge", "Blocks kept for prompts to come.", blocks_cached},
+    {{"mlxcel_cache_ram_blocks", NULL, NULL}, "gauge", "Blocks kept for prompts to come in the host's memory.", blocks_away},
+    {{"mlxcel_cache_ram_tokens_total", NULL, NULL}, "counter", "Tokens of prompts that came back from there.", returned_tokens},
     {{"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", NULL},
      "gauge",
      "Share of the cache's blocks that generations hold: 1 is all.",

@@ -234,8 +234,21 @@ static int open_all(struct server *s, struct err *err) {
     return ERR_OK;
 }
 
+static void do_nothing(uv_work_t *work) {
+    (void)work;
+}
+
+/* The loop's workers are started with their first work. They inherit who takes interrupts: none of them, or one that comes when the handles below are closed would
+ * end the program there. */
+static void start_workers(struct server *s) {
+    os_hold_interrupts();
+    uv_queue_work(&s->loop, &s->first_work, do_nothing, NULL);
+    os_let_interrupts();
+}
+
 static void init_handles(struct server *s) {
     uv_loop_init(&s->loop);
+    if (!s->options.inside) start_workers(s);
     uv_async_init(&s->loop, &s->wake, on_wake);
     uv_timer_init(&s->loop, &s->tick);
     uv_timer_init(&s->loop, &s->drain);

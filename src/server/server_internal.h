@@ -13,6 +13,7 @@ struct server {
     uv_loop_t loop;
     uv_async_t wake;
     uv_signal_t signals[3];
+    uv_work_t first_work;
     uv_timer_t tick, drain;
     uv_process_t browsers[BROWSER_OPENERS];
     struct http_server *http;

@@ -3,11 +3,13 @@
 
 usage: test_metrics.py PROGRAM      last line: "N passed, N failed[, N skipped]"
 """
+import json
 import os
 import re
+import subprocess
 import sys
 
-from harness import Server, check, finish
+from harness import HANG, Server, check, finish
 
 PROGRAM = sys.argv[1]
 SAMPLE = re.compile(r'^([a-z_:0-9]+)(\{(?:[a-z_]+="(?:[^"\\]|\\.)*",?)+\})? (-?[0-9.e+-]+)$')
@@ -86,9 +88,30 @@ def check_several():
         check(samples["llamacpp:tokens_predicted_total"] == {'{model="one"}': 0, '{model="two"}': 2}, f"llama.cpp's: {samples['llamacpp:tokens_predicted_total']}")
 
 
+def check_cache_ram():
+    """Beginnings of prompts that the cache has no room for wait in the host's memory, and come back."""
+    words = "one two three four five six seven eight nine ten".split()
+    prompts = [f"{first} " * 5 + "and every day she went to the park with her dog and her ball and her friend and they played until it was dark " * 5 for first in words[:5]]
+
+    def ask(s, prompt):
+        status, _, text = s.request("/v1/completions", {"prompt": prompt, "max_tokens": 2, "temperature": 0, "ignore_eos": True})
+        answer = json.loads(text) if status == 200 else {}
+        return answer.get("choices", [{}])[0].get("text"), answer.get("usage", {}).get("prompt_tokens_details", {}).get("cached_tokens")
+    with Server(PROGRAM, "--parallel", "1", "--ctx-size", "256", "--kv-tokens", "256", "--cache-ram", "256M") as s:
+        first = [ask(s, p) for p in prompts]
+        again = [ask(s, p) for p in prompts]
+        one = {name: list(values.values())[0] for name, values in read(s.request("/metrics")[2])[0].items()}
+        check([t for t, _ in first] == [t for t, _ in again] and None not in first[0], f"answers: {first} {again}")
+        check([n for _, n in first] == [0] * 5 and all(n >= 64 for _, n in again), f"tokens that were known: {first} {again}")
+        check(one["mlxcel_cache_ram_blocks"] > 0 and one["mlxcel_cache_ram_tokens_total"] >= 5 * 64, f"blocks away, tokens that came back: {one}")
+    r = subprocess.run([PROGRAM, "serve", "--cache-ram", "8192"], capture_output=True, text=True, timeout=HANG)
+    check(r.returncode == 2 and "write 8192M" in r.stderr, f"MiB without their letter: {r}")
+
+
 def main():
     check_one()
     check_several()
+    check_cache_ram()
     return finish()
 
 

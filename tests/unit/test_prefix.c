@@ -17,12 +17,16 @@ static int32_t make_prompt(int32_t i, int32_t vocab, int32_t out[PROMPT_MAX]) {
     return lengths[i];
 }
 
-static int32_t kv_bits; /* of the sessions that are opened */
+static int32_t kv_bits;    /* of the sessions that are opened */
+static uint64_t cache_ram; /* likewise */
+static int32_t little;     /* tokens of their cache, where it is not as large as their contexts; 0: it is */
 
 static int open_session(struct session **out, const char *model, bool prefix, int32_t n_seqs, int32_t context, struct err *err) {
     struct session_options o = {
         .model = model, .n_threads = 1, .n_rows = 64, .n_seqs = n_seqs, .context = context, .prefix_cache = prefix, .n_queue = -1};
     o.kv_bits = kv_bits;
+    o.cache_ram = prefix ? cache_ram : 0;
+    o.kv_tokens = prefix ? little : 0;
     return session_open(&o, out, err);
 }
 
@@ -65,6 +69,8 @@ static void check_same(const char *what, const struct answer *got, const struct 
     }
 }
 
+static struct engine_stats seen; /* at the end of a comparison */
+
 /* Two rounds, one prompt after another and then all at once, against answers without a cache. Returns how many were known. */
 static int64_t compare(const char *what, const char *model, int32_t context) {
     static struct answer plain[N_PROMPTS], got[N_PROMPTS];
@@ -87,6 +93,7 @@ static int64_t compare(const char *what, const char *model, int32_t context) {
     check_blocks(s);
     struct engine_stats stats = engine_stats(s->engine);
     CHECK_INT(stats.n_prefix_hits + stats.n_prefix_misses, 2 * N_PROMPTS);
+    seen = stats;
     session_close(s);
     return stats.n_cached_tokens;
 }
@@ -99,6 +106,34 @@ static void answers_do_not_depend_on_what_was_kept(void) {
 
 static void small_caches_are_kept_alike(void) {
     for (kv_bits = 8; kv_bits > 0; kv_bits -= 4) CHECK(compare("built-in, small cache", NULL, 345) > 500);
+}
+
+/* The same with memory of the host for what there is no room for: more is known, and no answer changes; also where that memory is full all the time. */
+static void what_has_no_room_comes_back(void) {
+    little = 448;
+    int64_t without = compare("built-in, little room", NULL, 345);
+    CHECK_INT(seen.blocks_away, 0);
+    cache_ram = 64 << 20;
+    for (kv_bits = 0; kv_bits <= 8; kv_bits += 4) {
+        int64_t with = compare("built-in, room on the host", NULL, 345);
+        FAIL_IF(with <= without || seen.n_returned_tokens == 0 || seen.blocks_away == 0,
+                "%d bits: %lld tokens known, %lld without; %lld came back, %d blocks away", kv_bits, (long long)with, (long long)without,
+                (long long)seen.n_returned_tokens, seen.blocks_away);
+    }
+    kv_bits = 0;
+    cache_ram = 3 << 20;
+    compare("built-in, little room on the host", NULL, 345);
+    CHECK(seen.n_returned_tokens > 0 && seen.blocks_away > 0 && seen.blocks_away < 20);
+    cache_ram = 0;
+    little = 0;
+}
+
+static void too_little_memory_of_the_host_is_refused(void) {
+    struct session *s;
+    struct err err;
+    cache_ram = 1;
+    CHECK(open_session(&s, NULL, true, 1, 345, &err) != ERR_OK && strstr(err.msg, "has no room for one block of the cache"));
+    cache_ram = 0;
 }
 
 /* Every family of the test material: windows, latent attention, recurrent state, ropes that depend on the length. */
@@ -115,6 +150,14 @@ static void every_family(void) {
         if (!fits) continue;
         int64_t n_known = compare(models[i].name, models[i].path, 512);
         FAIL_IF(n_known == 0 && !models[i].rope_by_length, "%s: nothing was known", models[i].name);
+        cache_ram = 64 << 20;
+        little = 448;
+        if (open_session(&s, models[i].path, true, 3, 345, &err) == ERR_OK) { /* others have recurrent state */
+            session_close(s);
+            compare(models[i].name, models[i].path, 345);
+        }
+        cache_ram = 0;
+        little = 0;
         n_run++;
     }
     arena_free(&a);
@@ -125,6 +168,8 @@ const struct unit_suite unit_prefix = {
     "prefix",
     (const struct unit_case[]){{"answers_do_not_depend_on_what_was_kept", answers_do_not_depend_on_what_was_kept},
                                {"small_caches_are_kept_alike", small_caches_are_kept_alike},
+                               {"what_has_no_room_comes_back", what_has_no_room_comes_back},
+                               {"too_little_memory_of_the_host_is_refused", too_little_memory_of_the_host_is_refused},
                                {"every_family", every_family},
                                {0}},
 };
