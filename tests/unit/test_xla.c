@@ -150,8 +150,8 @@ static void test_attributes(void) {
         CHECK_STR(sb_str(&out), str_of(rows[i].want));
         sb_free(&out);
     }
-    CHECK(xla_cut_rows(64, false, 8) == 1 && xla_cut_rows(60, false, 8) == 0 && xla_cut_rows(64, true, 8) == 0 &&
-          xla_cut_rows(64, false, 1) == 0);
+    CHECK(xla_cut_matrix(64, 32, false, 8) == 1 && xla_cut_matrix(60, 32, false, 8) == 2 && xla_cut_matrix(60, 36, false, 8) == 0);
+    CHECK(xla_cut_matrix(64, 32, true, 8) == 0 && xla_cut_matrix(64, 32, false, 1) == 0);
     CHECK(xla_cut_heads(8, 4) == 2 && xla_cut_heads(2, 4) == 0 && xla_cut_heads(8, 1) == 0);
 }
 

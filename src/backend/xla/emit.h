@@ -92,10 +92,11 @@ struct emit_args {
     int32_t n_devices; /* that the program runs on; 0 and 1: one */
 };
 
-/* How arrays lie on n devices, as pjrt_shape.cut says. Rows of matrices, and so experts and words, where n divides them; heads of the cache; the rest is
- * everywhere. What lies between follows from that: XLA's partitioner cuts the program. */
-static inline int32_t xla_cut_rows(int64_t n_rows, bool is_vector, int32_t n) {
-    return n > 1 && !is_vector && n_rows % n == 0 ? 1 : 0;
+/* How arrays lie on n devices, as pjrt_shape.cut says. Rows of matrices, and so experts and words, where n divides them, else their columns; heads of the
+ * cache; the rest is everywhere. What lies between follows from that: XLA's partitioner cuts the program. */
+static inline int32_t xla_cut_matrix(int64_t n_rows, int64_t n_columns, bool is_vector, int32_t n) {
+    if (n <= 1 || is_vector) return 0;
+    return n_rows % n == 0 ? 1 : n_columns % n == 0 ? 2 : 0;
 }
 
 static inline int32_t xla_cut_heads(int32_t n_heads, int32_t n) {

@@ -91,7 +91,7 @@ static int bind_plane(struct xla *x, struct plane_job *job, struct xla_weight *w
     struct xla_plane *p = &w->planes[job->plane];
     p->type = job->type;
     p->shape = s->is_vector ? HLO_SHAPE(rows * job->per_row) : HLO_SHAPE(rows, job->per_row);
-    p->cut = xla_cut_rows(rows, s->is_vector, x->pjrt->n_used);
+    p->cut = xla_cut_matrix(rows, job->per_row, s->is_vector, x->pjrt->n_used);
     int code = read_plane(job, data, err);
     if (!code && s->is_vector) {
         w->host = mem_try(bytes ? bytes : 1);
