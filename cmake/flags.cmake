@@ -1,5 +1,11 @@
 # Compiler and linker flags of everything that is ours. Floating point is never contracted: the reference kernels give the same bits on
 # every platform, and kernels that want a fused multiply-add say so.
+
+# ccache keeps objects where it is installed: another folder or another day compiles what has changed. -DCMAKE_C_COMPILER_LAUNCHER= leaves it out.
+find_program(MLXCEL_CCACHE ccache)
+if(MLXCEL_CCACHE AND NOT DEFINED CMAKE_C_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${MLXCEL_CCACHE})
+endif()
 add_library(mlxcel_flags INTERFACE)
 target_compile_options(mlxcel_flags INTERFACE -Wall -Wextra -Wpedantic -ffp-contract=off $<$<BOOL:${MLXCEL_WERROR}>:-Werror>)
 target_compile_definitions(mlxcel_flags INTERFACE MLXCEL_VERSION="${MLXCEL_VERSION}")

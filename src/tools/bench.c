@@ -371,6 +371,8 @@ int bench_verify(const struct session_options *options, int32_t n_tokens, struct
     exact.backend = "cpu";
     exact.device = NULL;
     exact.gpu_layers = exact.cpu_experts = (struct session_layers){0};
+    exact.split = SESSION_SPLIT_USUAL;
+    exact.n_stages = 0;
     exact.precision = SESSION_EXACT;
     single.n_rows = 1;
     int code = collect_rows(options, n_tokens, &prompt, err);

@@ -120,6 +120,33 @@ static void add_device(struct arena *a, const struct cuda_device *dev, struct do
     sb_free(&text);
 }
 
+/* How several GPUs would share a model. */
+static void add_together(struct arena *a, const struct cuda_probe *p, struct doctor_report *r) {
+    uint64_t free_bytes = 0;
+    int n = 0;
+    bool alike = true, reach = true;
+    for (int i = 0; i < p->n_devices; i++) {
+        const struct cuda_device *d = &p->devices[i];
+        if (d->reason.code) continue;
+        n++;
+        free_bytes += d->free_bytes;
+        for (int k = 0; k < i; k++) {
+            if (p->devices[k].reason.code) continue;
+            alike = alike && cuda_devices_alike(d, &p->devices[k]);
+            reach = reach && cuda_devices_reach(p, d, &p->devices[k]);
+        }
+    }
+    if (n < 2) return;
+    const char *why = !alike  ? "are of different kinds"
+                      : reach ? "are alike and reach each other's memory"
+                              : "do not reach each other's memory";
+    add(r, "gpu", DOCTOR_OK,
+        str_fmt(a, "%d GPUs %s: several of them share a model by %s (docs/ranks.md)", n, why,
+                alike && reach ? "--tensor-parallel auto or --split layer" : "--split layer"),
+        (struct str){0});
+    add_models(a, str_fmt(a, "onto %d GPUs", n).p, free_bytes, r);
+}
+
 static void examine_gpu(struct arena *a, struct doctor_report *r) {
     struct cuda_probe *p = arena_new(a, struct cuda_probe, 1);
     struct sb kernels = {0};
@@ -131,6 +158,7 @@ static void examine_gpu(struct arena *a, struct doctor_report *r) {
                     p->driver.version % 1000 / 10, cuda_branch_of(p->driver.version), kernels.p),
             (struct str){0});
     for (int i = 0; i < p->n_devices; i++) add_device(a, &p->devices[i], r);
+    add_together(a, p, r);
     if (p->state != CUDA_READY) add(r, "gpu", DOCTOR_NOTE, str_copy(a, str_of(p->reason.msg)), str_of(gpu_fixes[p->state]));
     sb_free(&kernels);
 }
