@@ -352,13 +352,22 @@ struct about {
     double is, error;
 };
 
+/* The largest of the UNIT elements of x from `from` on. */
+static double largest_of_unit(const struct bench *b, int32_t from) {
+    double largest = 0;
+    for (int32_t u = from; u < from + UNIT; u++) {
+        double x = fabs((double)b->x_f32[0][u]);
+        if (x > largest) largest = x; /* not fmax: gcc 12 for aarch64 ends with an internal error there */
+    }
+    return largest;
+}
+
 /* Row `row` of all weights times x from element `from` on. */
 static struct about sum_of(const struct bench *b, const struct product *p, int32_t row, int32_t in, int32_t from, double factor) {
     struct about y = {0, 1e-6};
     for (int32_t k = 0; k < in; k++) {
-        double x = (double)b->x_f32[0][from + k] * (p->has_norm ? (double)b->norm_f32[k] : 1.0), w = b->w[row * in + k], largest = 0;
-        for (int32_t u = from + k / UNIT * UNIT; u < from + k / UNIT * UNIT + UNIT; u++)
-            largest = fmax(largest, fabs((double)b->x_f32[0][u]) * (p->has_norm ? 1.5 : 1.0));
+        double x = (double)b->x_f32[0][from + k] * (p->has_norm ? (double)b->norm_f32[k] : 1.0), w = b->w[row * in + k];
+        double largest = largest_of_unit(b, from + k / UNIT * UNIT) * (p->has_norm ? 1.5 : 1.0);
         y.is += w * x * factor;
         y.error += (fabs(w) * (p->mode == K_MXFP4 ? fabs(x) / 2048 + largest * 1e-6 : largest / 65000) + fabs(w * x) * 2e-6) * factor;
     }
