@@ -3,7 +3,7 @@
 #include "backend/cuda/shared/adapt.h"
 #include "common.cuh"
 
-enum { WARPS = 4, ROWS = 4 };
+enum { WARPS = ADAPT_WARPS, ROWS = ADAPT_ROWS };
 
 static __device__ __forceinline__ int64_t step_row(const k_adapt &a, int64_t r) {
     return a.wanted ? a.wanted[r] : r;

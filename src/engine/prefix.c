@@ -293,7 +293,7 @@ bool prefix_evict(struct prefix *p, int32_t c) {
     if (p->options.kv->layout.classes[c].window == 0) return false;
     for (int32_t i = p->here.oldest; i != NONE;
          i = p->entries[i].newer) /* blocks inside the tree that no reader of a leaf can see, because they lie behind its window */
-        if (p->entries[i].blocks[c] != NONE && is_unread(p, &p->entries[i])) {
+        if (p->entries[i].blocks[c] != NONE && !p->entries[i].is_held && is_idle(p, &p->entries[i], c)) {
             drop_block(p, &p->entries[i], c);
             return true;
         }

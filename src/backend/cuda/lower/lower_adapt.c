@@ -3,8 +3,6 @@
 
 #include "backend/cuda/shared/adapt.h"
 
-enum { DOWN_WARPS = 4, DOWN_ROWS = 4 };
-
 static struct k_adapt_part part_args(const struct adapt_part *p, int32_t at) {
     return (struct k_adapt_part){.down = cuda_vec(p->down),
                                  .up = cuda_vec(p->up),
@@ -45,7 +43,7 @@ void lower_adapt(struct cuda *c, const struct op *op) {
             at += p->rank;
             if (p->rank > rank) rank = p->rank;
         }
-        EMIT(c, KERNEL_adapt_down, GRID(ceil_div(rank, DOWN_WARPS), a.n_parts, ceil_div(a.y.rows, DOWN_ROWS)), DOWN_WARPS * 32, 0, a);
+        EMIT(c, KERNEL_adapt_down, GRID(ceil_div(rank, ADAPT_WARPS), a.n_parts, ceil_div(a.y.rows, ADAPT_ROWS)), ADAPT_WARPS * 32, 0, a);
         EMIT(c, KERNEL_adapt_up, GRID(ceil_div(a.y.width, 256), a.y.rows, 1), 256, 0, a);
     }
 }

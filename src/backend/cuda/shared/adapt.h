@@ -11,7 +11,8 @@ struct k_adapt_part {
     KPTR(const float) gain;
     int32_t adapter, rank, in, out, first, at;
 };
-enum { K_ADAPT_PARTS = 24 }; /* of a launch */
+enum { K_ADAPT_PARTS = 24 };              /* of a launch */
+enum { ADAPT_WARPS = 4, ADAPT_ROWS = 4 }; /* of a block of adapt_down; a warp makes one number for each of the rows */
 struct k_adapt {
     struct k_view x, y, out; /* y: the product alone */
     KPTR(const float) bias;
