@@ -15,11 +15,11 @@ reasons=()
 
 # need PACKAGE REASON [COMMAND]: with a command, a program of that name from anywhere is as good as the package.
 need() {
-    if [ $# -ge 3 ] && command -v "$3" >/dev/null 2>&1; then return; fi
+    if [ $# -ge 3 ] && command -v "$3" >/dev/null 2>&1; then return 0; fi
     local package=$1 state
     state=$(dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | head -n 1 || true)
-    [ "$state" = installed ] && return
-    case " ${missing[*]-} " in *" $package "*) return ;; esac
+    [ "$state" = installed ] && return 0
+    case " ${missing[*]-} " in *" $package "*) return 0 ;; esac # a bare "return" would hand on that the test before it failed
     missing+=("$package")
     reasons+=("$2")
 }

@@ -58,6 +58,13 @@ def without_apt_one_line_names_the_packages(folder):
 
 
 @case
+def groups_that_share_packages_name_each_once(folder):
+    rc, out, err = run_setup(setup_path(folder, 1000, ("apt-get", "exit 99")), "build", "test", "windows", "windows-test", "cross", "cross-test")
+    packages = err.split(": ")[-1].split()
+    assert rc == 1 and out == "" and "wine64" in packages and "qemu-user-static" in packages and len(packages) == len(set(packages)), (rc, out, err)
+
+
+@case
 def root_installs_exactly_what_is_missing(folder):
     log = os.path.join(folder, "log")
     apt = f'echo "$*" >> {log}'
@@ -92,7 +99,7 @@ def an_unknown_group_is_refused(folder):
 @case
 def folders_with_blanks_reach_the_commands(_):
     for target, setting, wanted in (("install", "PREFIX", '--prefix "a b"'), ("test", "DATA", '--data "a b"'), ("test-medium", "DATA", '--data "a b"'), ("test-long", "DATA", '--data "a b"'),
-                                    ("test-cuda", "DATA", 'build/release "a b"'), ("asan", "DATA", '"a b/golden"'), ("tsan", "DATA", '"a b/golden"')):
+                                    ("test-cuda", "DATA", 'build/release "a b"'), ("asan", "DATA", '--data "a b"'), ("tsan", "DATA", '"a b/golden"')):
         done = subprocess.run(["make", "-n", "-C", ROOT, target, f"{setting}=a b"], capture_output=True, text=True, check=False)
         assert wanted in done.stdout, (target, done.stdout, done.stderr)
 
