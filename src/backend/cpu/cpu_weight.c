@@ -26,16 +26,18 @@ static int read_plane(const struct weight_source *s, enum weight_plane plane, in
     return ERR_OK;
 }
 
-/* Lays the three planes of n_rows rows into one piece of memory. */
+/* Lays the three planes of n_rows rows into one piece of memory, and says how large it is. NULL: that alone. */
 static size_t place_planes(struct cpu_weight *w, const struct weight_source *s, int64_t n_rows, unsigned char *memory) {
     const struct format *f = &s->format;
     w->values_stride = quant_values_bytes(f, s->in);
     w->scales_stride = quant_scales_bytes(f, s->in);
     w->biases_stride = quant_biases_bytes(f, s->in);
     size_t n = (size_t)n_rows, values = align64(w->values_stride * n), scales = align64(w->scales_stride * n);
-    w->values = memory;
-    w->scales = w->scales_stride ? memory + values : NULL;
-    w->biases = w->biases_stride ? memory + values + scales : NULL;
+    if (memory) {
+        w->values = memory;
+        w->scales = w->scales_stride ? memory + values : NULL;
+        w->biases = w->biases_stride ? memory + values + scales : NULL;
+    }
     return values + scales + align64(w->biases_stride * n);
 }
 
