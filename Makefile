@@ -94,12 +94,8 @@ windows: ## cross-build build/windows-x86_64/mlxcel.exe with mingw-w64
 
 test-windows: windows ## the server, the chat, the xla backend, the library, the hub and the unit tests of the Windows build under Wine
 	@tools/setup.sh windows-test
-	@python3 tests/server/test_wine.py build/windows-x86_64
 	@python3 tests/cli/test_chat.py build/windows-x86_64/mlxcel.exe
-	@python3 tests/xla/test_wine.py build/windows-x86_64
-	@python3 tests/library/test_wine.py build/windows-x86_64
-	@python3 tests/hub/test_wine.py build/windows-x86_64
-	@tools/wine.sh build/windows-x86_64/unit_tests.exe
+	@python3 tests/run_tests.py --build build/windows-x86_64 --list tests/lists/windows.list --cost all
 
 cross: ## cross-build for the other Linux architecture
 	@tools/setup.sh cross
@@ -107,11 +103,12 @@ cross: ## cross-build for the other Linux architecture
 
 test-cross: cross ## its unit tests under qemu
 	@tools/setup.sh cross-test
-	@tools/qemu.sh $(OTHER) build/$(OTHER)/unit_tests
+	@python3 tests/run_tests.py --build build/$(OTHER) --list tests/lists/cross.list
 
-clang: ## build with clang, warnings as errors
-	@tools/setup.sh build clang
+clang: ## build with clang and its sanitizers, warnings as errors; op lists and programs must be those of the other compiler
+	@tools/setup.sh build fuzz
 	$(call cmake,clang)
+	@python3 tests/run_tests.py --build build/clang --list tests/lists/clang.list
 
 macos-check: ## compile for macOS with zig's clang; nothing is run
 	@tools/setup.sh macos
@@ -120,9 +117,7 @@ macos-check: ## compile for macOS with zig's clang; nothing is run
 asan: ## unit tests and own fixtures under the address and undefined behaviour sanitizers (DATA=DIR: every family, too)
 	@tools/setup.sh build
 	$(call cmake,asan,unit_tests golden_tests)
-	@build/asan/golden_tests tests/golden $(if $(DATA),"$(DATA)/golden")
-	@build/asan/unit_tests -kernelc -os.run -os.locks $(if $(DATA),,-every_family)
-	@ASAN_OPTIONS=detect_leaks=0 build/asan/unit_tests kernelc os.run os.locks # hundreds of programs, each of which would look for leaks for seconds
+	@python3 tests/run_tests.py --build build/asan --list tests/lists/asan.list $(if $(DATA),--cost all --data "$(DATA)")
 
 tsan: ## what runs in threads under the thread sanitizer (DATA=DIR: every family, too; that takes half an hour)
 	@tools/setup.sh build
@@ -132,7 +127,7 @@ tsan: ## what runs in threads under the thread sanitizer (DATA=DIR: every family
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (default 30) seconds
 	@tools/setup.sh build fuzz
-	$(call cmake,fuzz,fuzz_targets)
+	$(call cmake,clang,fuzz_targets)
 	@tools/fuzz.sh $(FUZZ_SECONDS)
 
 fuzz-folders: build-release ## damaged model folders for FOLDER_SECONDS (default 120) seconds

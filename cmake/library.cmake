@@ -42,6 +42,9 @@ set_target_properties(mlxcel_wheel mlxcel_beside PROPERTIES RUNTIME_OUTPUT_DIREC
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   target_link_options(mlxcel_beside PRIVATE -s)
 endif()
+if(MLXCEL_SANITIZE) # the library beside it wants them from the program
+  target_link_options(mlxcel_beside PRIVATE -fsanitize=${MLXCEL_SANITIZE})
+endif()
 
 # ---- static ----------------------------------------------------------------------------------------------------------------------------
 # What is compiled here or built from source goes in; what the system has stays outside.

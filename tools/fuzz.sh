@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs each fuzz target of build/fuzz: tools/fuzz.sh SECONDS [NAME...]; those of text, whose grammars are large, twice as long.
+# Runs each fuzz target of build/clang: tools/fuzz.sh SECONDS [NAME...]; those of text, whose grammars are large, twice as long.
 # New inputs are kept in build/fuzz/corpus/NAME, findings in build/fuzz/findings.
 # The last line is "N passed, N failed".
 set -uo pipefail
@@ -28,7 +28,7 @@ fuzz_one() {
     [ -e "$dict" ] && args+=(-dict="$dict")
     local folders=("$corpus")
     [ -d "$seeds" ] && folders+=("$seeds")
-    if "$root/build/fuzz/fuzz_$name" "${args[@]}" "${folders[@]}" >"$log" 2>&1; then
+    if "$root/build/clang/fuzz_$name" "${args[@]}" "${folders[@]}" >"$log" 2>&1; then
         echo "fuzz $name: $time s, $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs, no finding"
     else
         tail -n 40 "$log"
