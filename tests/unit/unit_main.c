@@ -187,6 +187,7 @@ int main(int argc, char **argv) {
             fflush(stdout);
         }
     }
+    fflush(stderr); /* Windows holds it back, and the summary is the last line */
     printf("%d passed, %d failed", n_passed, n_failed);
     if (n_skipped) printf(", %d skipped", n_skipped);
     printf("\n");
