@@ -28,10 +28,10 @@ THREADS = ["-t", os.cpu_count()]
 LIMIT_OF_ONE = 150  # seconds that one start of a program may take
 
 
-def case(shape, kind="q4_0", same=False, bits=4, ours=GPU, theirs=("-ngl", 99), batches=True, prompt=2048, new=128, repeats=0, ubatches="512,2048"):
-    """same: mlxcel reads the file, too; batches: requests at once as well; repeats: instead of --repeats."""
-    made = ["--shape", shape, "--bits", str(bits)]
-    return dict(shape=shape, kind=kind, made=None if same else made, ours=list(ours), theirs=list(theirs), batches=batches, prompt=prompt, new=new,
+def case(shape, kind="q4_0", same=False, bits=4, ours=GPU, theirs=("-ngl", 99), batches=True, prompt=2048, new=128, repeats=0, ubatches="512,2048", layers=0):
+    """same: mlxcel reads the file, too; batches: requests at once as well; repeats: instead of --repeats; layers: so many of the shape's, where it is large."""
+    made = ["--shape", shape, "--bits", str(bits), *(["--layers", str(layers)] if layers else [])]
+    return dict(shape=shape, kind=kind, layers=layers, made=None if same else made, ours=list(ours), theirs=list(theirs), batches=batches, prompt=prompt, new=new,
                 repeats=repeats, ubatches=ubatches)
 
 
@@ -62,11 +62,13 @@ CASES = {
     "qwen3-30b-a3b 4-bit, 12G": large("12G"),
     "qwen3-30b-a3b 4-bit, CPU alone": {**large("0"), "ours": ["--device", "cpu", *THREADS], "theirs": [], "repeats": 1},
     "glm-4.5-air 4-bit": case("glm-4.5-air", batches=False, repeats=2),
+    "glm-4.5-air 4-bit, 12 layers": case("glm-4.5-air", layers=12),
 }
 
 
 def model_file(args, c):
-    return Path(args.models) / f"{c['shape']}-{c['kind']}.gguf"
+    layers = f"-{c['layers']}-layers" if c["layers"] else ""
+    return Path(args.models) / f"{c['shape']}{layers}-{c['kind']}.gguf"
 
 
 def is_new(path):
@@ -82,7 +84,7 @@ def make_file(args, c):
     while is_new(partial):  # another process writes it
         time.sleep(0.2)
     if not path.exists() and c["theirs"]:
-        gguf_shape.write(c["shape"], str(path), gguf_shape.TYPES[c["kind"]])
+        gguf_shape.write(c["shape"], str(path), gguf_shape.TYPES[c["kind"]], **({"layers": c["layers"]} if c["layers"] else {}))
 
 
 def start(command):

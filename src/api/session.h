@@ -51,6 +51,7 @@ struct session_options {
     const char *name;    /* of the model, for people; NULL: its path */
     struct str template; /* a chat template instead of the model's own; {NULL, 0}: that */
     const char *shape;   /* a made-up model of this shape instead */
+    int32_t n_layers;    /* that it has, fewer than the shape; 0: all */
     int32_t bits;        /* of its weights: 4, 8, 16, 32 */
     bool f16;            /* those of 16 bits, and scales: f16 instead of bf16 */
     uint64_t seed;

@@ -87,13 +87,14 @@ static int open_places(struct session *s, struct tensor_store *store, uint64_t t
 static int open_made_up(struct session *s, struct err *err) {
     const struct session_options *o = &s->options;
     struct synth *synth;
-    struct synth_args args = {.shape = str_of(o->shape), .bits = o->bits, .f16 = o->f16, .seed = o->seed};
+    struct synth_args args = {.shape = str_of(o->shape), .n_layers = o->n_layers, .bits = o->bits, .f16 = o->f16, .seed = o->seed};
     TRY(synth_create(&s->arena, &args, &synth, err));
     s->config = *synth_config(synth);
     struct tensor_store store = synth_store(synth);
     TRY(open_places(s, &store, synth_bytes(synth), err));
     s->name = o->shape;
-    s->identity = hash_bytes(o->shape, strlen(o->shape), hash_pair(o->seed, (uint64_t)o->bits * 2 + o->f16));
+    s->identity =
+        hash_bytes(o->shape, strlen(o->shape), hash_pair(o->seed, (uint64_t)o->bits * 2 + o->f16 + ((uint64_t)o->n_layers << 32)));
     s->embedder = (struct embedder){.width = 0, .i_usual = -1};
     return open_from(s, store, synth_bytes(synth), err);
 }

@@ -69,7 +69,7 @@ int session_ranks_device(const struct session_options *o, bool is_gpu, int32_t r
 static int identity(const struct session *s, uint64_t *out, struct err *err) {
     const struct session_options *o = &s->options;
     if (s->has_checkpoint) return identity_of(&s->checkpoint, 0, out, err);
-    *out = hash_bytes(o->shape, strlen(o->shape), hash_pair(o->seed, (uint64_t)o->bits * 2 + o->f16));
+    *out = hash_bytes(o->shape, strlen(o->shape), hash_pair(o->seed, (uint64_t)o->bits * 2 + o->f16 + ((uint64_t)o->n_layers << 32)));
     return ERR_OK;
 }
 

@@ -13,8 +13,9 @@ struct synth;
 
 struct synth_args {
     struct str shape;
-    int32_t bits; /* 32 or 16: plain; fewer: affine, groups of 64 */
-    bool f16;     /* plain weights of 16 bits, scales and norms: f16 instead of bf16 */
+    int32_t n_layers; /* fewer than the shape has; 0: all */
+    int32_t bits;     /* 32 or 16: plain; fewer: affine, groups of 64 */
+    bool f16;         /* plain weights of 16 bits, scales and norms: f16 instead of bf16 */
     uint64_t seed;
 };
 

@@ -15,6 +15,7 @@ int cmd_synth(const struct args *args, struct err *err) {
     if (!dir.p) return err_set(err, ERR_EARG, "--output DIR is missing");
     struct progress bar = {0};
     struct synth_write_options o = {.shape = shape,
+                                    .n_layers = (int32_t)args_int(args, OPT_SHAPE_LAYERS),
                                     .bits = args_shape_bits(args),
                                     .f16 = args_choice(args, OPT_DTYPE) == 1,
                                     .seed = (uint64_t)args_int(args, OPT_SYNTH_SEED),

@@ -86,11 +86,12 @@ int32_t args_shape_bits(const struct args *args) {
 
 /* The made-up model. What describes one and would be ignored beside another is refused: --bits converts nothing. */
 static int shape_args(const struct args *args, struct session_options *out, struct err *err) {
-    static const enum opt_id own[] = {OPT_BITS, OPT_DTYPE, OPT_SYNTH_SEED};
+    static const enum opt_id own[] = {OPT_SHAPE_LAYERS, OPT_BITS, OPT_DTYPE, OPT_SYNTH_SEED};
     out->shape = args_cstr(args, OPT_SHAPE);
     for (size_t i = 0; i < sizeof own / sizeof *own && !out->shape; i++)
         if (args_has(args, own[i]) && args_given(args, own[i]))
             return err_set(err, ERR_EARG, "--%s is for made-up models (--shape NAME)", cli_options[own[i]].name);
+    out->n_layers = (int32_t)args_int(args, OPT_SHAPE_LAYERS);
     out->bits = args_shape_bits(args);
     out->f16 = args_choice(args, OPT_DTYPE) == 1;
     if (args_has(args, OPT_SYNTH_SEED)) out->seed = (uint64_t)args_int(args, OPT_SYNTH_SEED);

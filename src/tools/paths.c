@@ -89,7 +89,8 @@ static int examine(struct device *plan, const struct config *config, const struc
 int paths_examine(const struct session_options *o, struct device *gpu, struct paths_report *out, struct err *err) {
     struct arena a = {0};
     struct synth *synth;
-    struct synth_args args = {.shape = str_of(o->shape ? o->shape : ""), .bits = o->bits, .f16 = o->f16, .seed = o->seed};
+    struct synth_args args = {
+        .shape = str_of(o->shape ? o->shape : ""), .n_layers = o->n_layers, .bits = o->bits, .f16 = o->f16, .seed = o->seed};
     struct checkpoint checkpoint;
     memcpy(out->steps, usual_steps, sizeof usual_steps);
     if (!gpu->type->plan_device) return err_set(err, ERR_EUNSUPPORTED, "%s has one kernel for each op", gpu->type->name);

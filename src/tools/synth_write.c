@@ -97,7 +97,8 @@ int synth_write(const struct synth_write_options *o, struct err *err) {
     struct arena a = {0};
     struct synth *s;
     struct new_folder folder;
-    int code = synth_create(&a, &(struct synth_args){.shape = o->shape, .bits = o->bits, .f16 = o->f16, .seed = o->seed}, &s, err);
+    int code = synth_create(
+        &a, &(struct synth_args){.shape = o->shape, .n_layers = o->n_layers, .bits = o->bits, .f16 = o->f16, .seed = o->seed}, &s, err);
     if (!code) code = new_folder_begin(&a, o->dir, &folder, err);
     if (!code) code = new_folder_end(&folder, write_folder(&a, s, folder.dir, o, err), err);
     arena_free(&a);

@@ -6,6 +6,7 @@
 
 struct synth_write_options {
     struct str shape;
+    int32_t n_layers; /* 0: all */
     int32_t bits;
     bool f16;
     uint64_t seed;

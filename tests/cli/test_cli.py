@@ -211,6 +211,11 @@ def check_bench():
         run("synth", "--shape", "tiny-moe", "-o", folder + "/moe")
         same = [run("generate", *model, "-p", "a b c", "-n", "12", "--temp", "0", "--device", "cpu") for model in (["-m", folder + "/moe"], ["--shape", "tiny-moe"])]
         check(all(r.returncode == 0 for r in same) and same[0].stdout == same[1].stdout, f"experts, written and made up: {same}")
+    r = run("trace", "--shape", "qwen3-0.6b", "--layers", "2")
+    whole = run("trace", "--shape", "qwen3-0.6b")
+    check(r.returncode == 0 and whole.stdout.count("rope") == 14 * r.stdout.count("rope") > 0, f"layers of a shape: {r.stderr}")
+    r = run("trace", "--shape", "qwen3-0.6b", "--layers", "29")
+    check(r.returncode == 2 and "--layers 29: qwen3-0.6b has 28" in r.stderr, f"more layers than the shape has: {r.returncode} {r.stderr}")
     r = run("bench", "--shape", "no-such-shape")
     check(r.returncode == 2 and "qwen3-0.6b" in r.stderr, f"a wrong shape lists the known ones: {r.returncode} {r.stderr}")
     for shape in r.stderr.partition("known are ")[2].strip().split(", "):  # every tensor of a shape has its place in a step
