@@ -89,6 +89,14 @@ static __device__ __forceinline__ float meta_f32(uint32_t half, int dtype) {
     return __half2float(v.h);
 }
 
+static __device__ __forceinline__ uint16_t half_bits(float x) {
+#ifdef MLXCEL_EMULATE
+    return emu_float2half(x).bits;
+#else
+    return __half_as_ushort(__float2half_rn(x));
+#endif
+}
+
 // The larger parts of x and y as bf16; what is missing stays in them.
 static __device__ __forceinline__ uint32_t take_term(float &x, float &y) {
     uint32_t pair = pack_bf16(x, y);

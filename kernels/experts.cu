@@ -2,7 +2,7 @@
 //
 // A pair is a row of x and one of its choices. Three ways, by the number of pairs:
 // few    Up to eight rows: each pair by itself. x is two bf16 terms (16 bits), two columns of one product; many warps share k, every weight is read once.
-// some   Batches, weights in tiles: pairs are sorted by expert, a block takes up to eight of one. x is integers of 16 bits (x16.cuh), of mxfp4 f16, and weights
+// some   Batches, weights in tiles: pairs are sorted by expert, a block takes up to eight of one (16 of mxfp4). x is integers of 16 bits (x16.cuh), of mxfp4 f16, and weights
 //        come through rings in shared memory.
 // many   Prompts: a block takes up to 64 pairs of one expert; x is two bf16 terms again. (On sm_90a, of weights in tiles: experts_sm90.cu.)
 // The number of pairs of an expert is known to the GPU alone, so there are as many blocks as there could be tiles, and those without one leave at once.
@@ -435,7 +435,7 @@ MANY(t4, T4)
 
 // ---- a few pairs of an expert: batches of requests. Weights in tiles, two tiles a warp, on their way to shared memory several units ahead; x as
 // integers of 16 bits (x16.cuh), all of it in shared memory, so that warps never meet in a product. A product of bytes has eight columns, the
-// high and low bytes of four pairs. Blocks have four warps for up to four pairs, eight for eight.
+// high and low bytes of four pairs. Blocks have as many warps as pairs: four, eight, or 16.
 // mxfp4: x is f16, a scale for each unit, and a product has eight pairs. Weights are f16 without their scales (times 2^-14), and sums of 32 elements are multiplied
 // by them in f32: exact, whatever the scales are ----
 
@@ -506,6 +506,15 @@ static __device__ __forceinline__ void some_begin(const some_ring &r, int depth)
     for (int u = 0; u < depth - 1; u++) some_fetch(r, u, u);
 }
 
+// Sums of each row that a lane has, and the pair of its j-th.
+template <int KIND, int PAIRS> static __device__ __forceinline__ constexpr int some_columns() {
+    return KIND != FP4 ? PAIRS / X16_PAIRS : PAIRS > 8 ? PAIRS / 4 : 2;
+}
+template <int KIND> static __device__ __forceinline__ int some_pair(int j) {
+    int t = threadIdx.x % 4;
+    return KIND == FP4 ? j / 2 * 8 + 2 * t + j % 2 : t + j * X16_PAIRS;
+}
+
 // A unit of a tile: acc[rows g and g + 8][pairs t, and t + 4 where there are eight] of this lane. v: the columns' bytes; s: the pairs' scales.
 template <int FOURS>
 static __device__ __forceinline__ void some_multiply(float acc[2][FOURS], const unsigned char *unit, const uint32_t v[FOURS][4], const unit_scale s[FOURS], int dtype) {
@@ -532,50 +541,61 @@ static __device__ __forceinline__ void some_multiply(float acc[2][FOURS], const 
     }
 }
 
-// The same of mxfp4, with pairs 2 t and 2 t + 1. x: the columns' elements; one: what one means in both pairs.
-static __device__ __forceinline__ void some_multiply_fp4(float acc[2][2], const unsigned char *unit, const uint32_t x[8], const float one[2]) {
+// The same of mxfp4, with pairs 2 t and 2 t + 1 of each eight. x: the columns' elements; one: what one means in the pairs.
+template <int EIGHTS> static __device__ __forceinline__ void some_multiply_fp4(float acc[2][2 * EIGHTS], const unsigned char *unit, const uint32_t x[EIGHTS][8], const float one[2 * EIGHTS]) {
     fp4_words p = fp4_at(unit);
-    float sums[2][4];
+    float sums[2][EIGHTS][4];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         uint32_t v[4], w[4];
         fp4_halves(half ? p.codes.y : p.codes.x, v);
         fp4_halves(half ? p.codes.w : p.codes.z, w);
         const uint32_t first[4] = {v[0], w[0], v[1], w[1]}, second[4] = {v[2], w[2], v[3], w[3]};
-        mma_f16_new(sums[half], first, x[4 * half], x[4 * half + 1]);
-        mma_f16(sums[half], second, x[4 * half + 2], x[4 * half + 3]);
+#pragma unroll
+        for (int e = 0; e < EIGHTS; e++) {
+            mma_f16_new(sums[half][e], first, x[e][4 * half], x[e][4 * half + 1]);
+            mma_f16(sums[half][e], second, x[e][4 * half + 2], x[e][4 * half + 3]);
+        }
     }
 #pragma unroll
-    for (int r = 0; r < 2; r++)
+    for (int r = 0; r < 2; r++) {
+        float low = fp4_power(p.powers, 2 * r), high = fp4_power(p.powers, 2 * r + 1);
 #pragma unroll
-        for (int j = 0; j < 2; j++) {
-            float both = fmaf(sums[1][2 * r + j], fp4_power(p.powers, 2 * r + 1), sums[0][2 * r + j] * fp4_power(p.powers, 2 * r));
-            acc[r][j] = fmaf(both, one[j], acc[r][j]);
+        for (int j = 0; j < 2 * EIGHTS; j++) {
+            int at = 2 * r + j % 2;
+            acc[r][j] = fmaf(fmaf(sums[1][j / 2][at], high, sums[0][j / 2][at] * low), one[j], acc[r][j]);
         }
+    }
 }
 
 // Two tiles of mxfp4 times the pairs: acc[tile][row][pair], as above. Columns beyond PAIRS are others once more.
-template <int DEPTH, int PAIRS> static __device__ __forceinline__ void some_product_fp4(const some_ring &r, const k_weight &w, const unsigned char *x, float acc[2][2][2]) {
+template <int DEPTH, int PAIRS> static __device__ __forceinline__ void some_product_fp4(const some_ring &r, const k_weight &w, const unsigned char *x, float acc[2][2][some_columns<FP4, PAIRS>()]) {
+    enum { COLUMNS = some_columns<FP4, PAIRS>(), EIGHTS = COLUMNS / 2 };
     int lane = threadIdx.x % 32, t = lane % 4, place = 0;
     int64_t each = xf16_bytes(w.in);
     const unsigned char *column = x + lane / 4 % PAIRS * each + t * 16, *scales = x + 2 * t % PAIRS * each + r.units * X16_UNIT;
 #pragma unroll
-    for (int i = 0; i < 8; i++) ((float *)acc)[i] = 0;
+    for (int i = 0; i < 4 * COLUMNS; i++) ((float *)acc)[i] = 0;
 #pragma unroll 1
     for (int u = 0; u < r.units; u++) {
         copy_wait<DEPTH - 2>();
         __syncwarp();
         some_fetch(r, u + DEPTH - 1, place ? place - 1 : DEPTH - 1);
-        uint32_t v[8];
-        *(uint4 *)v = *(const uint4 *)(column + u * X16_UNIT), *(uint4 *)(v + 4) = *(const uint4 *)(column + u * X16_UNIT + 64);
-        const float one[2] = {*(const float *)(scales + u * 4), *(const float *)(scales + each + u * 4)};
+        uint32_t v[EIGHTS][8];
+        float one[COLUMNS];
+#pragma unroll
+        for (int e = 0; e < EIGHTS; e++) {
+            const unsigned char *at = column + e * 8 * each + u * X16_UNIT, *scale = scales + e * 8 * each + u * 4;
+            *(uint4 *)v[e] = *(const uint4 *)at, *(uint4 *)(v[e] + 4) = *(const uint4 *)(at + 64);
+            one[2 * e] = *(const float *)scale, one[2 * e + 1] = *(const float *)(scale + each);
+        }
         const unsigned char *unit = r.places + place * 2 * r.unit_bytes;
 #pragma unroll
-        for (int i = 0; i < 2; i++) some_multiply_fp4(acc[i], unit + i * TILE_FP4_BYTES, v, one);
+        for (int i = 0; i < 2; i++) some_multiply_fp4<EIGHTS>(acc[i], unit + i * TILE_FP4_BYTES, v, one);
         place = place + 1 == DEPTH ? 0 : place + 1;
     }
 #pragma unroll
-    for (int i = 0; i < 8; i++) ((float *)acc)[i] *= FP4_ONE;
+    for (int i = 0; i < 4 * COLUMNS; i++) ((float *)acc)[i] *= FP4_ONE;
 }
 
 // Two tiles times the pairs: acc[tile][row][pair], as above.
@@ -604,23 +624,21 @@ template <int DEPTH, int FOURS> static __device__ __forceinline__ void some_prod
     }
 }
 
-// Sums of each row that a lane has, the pair of its j-th, and the product itself.
-template <int KIND, int PAIRS> static __device__ __forceinline__ constexpr int some_columns() {
-    return KIND == FP4 ? 2 : PAIRS / X16_PAIRS;
-}
-template <int KIND> static __device__ __forceinline__ int some_pair(int j) {
-    int t = threadIdx.x % 4;
-    return KIND == FP4 ? 2 * t + j : t + j * X16_PAIRS;
-}
+// The product itself.
 template <int KIND, int DEPTH, int PAIRS>
 static __device__ __forceinline__ void some_sums(const some_ring &r, const k_weight &w, const unsigned char *x, float acc[2][2][some_columns<KIND, PAIRS>()]) {
     if constexpr (KIND == FP4) some_product_fp4<DEPTH, PAIRS>(r, w, x, acc);
     else some_product<DEPTH, some_columns<KIND, PAIRS>()>(r, w, x, acc);
 }
 
-// The block's threads copy bytes, a multiple of 16.
+// The block's threads begin to copy bytes, a multiple of 16.
 template <int WARPS> static __device__ __forceinline__ void copy_row(unsigned char *to, const unsigned char *from, int64_t bytes) {
-    for (int64_t i = threadIdx.x * 16; i < bytes; i += WARPS * 32 * 16) *(uint4 *)(to + i) = *(const uint4 *)(from + i);
+    for (int64_t i = threadIdx.x * 16; i < bytes; i += WARPS * 32 * 16) copy16(to + i, from + i, true);
+}
+static __device__ __forceinline__ void rows_are_there() {
+    copy_commit();
+    copy_wait<0>();
+    __syncthreads();
 }
 
 // Grid (inner / 16 WARPS, tiles): a warp makes 16 inner values of each pair, from a tile of the gate and one of up; the block's values become units of
@@ -638,8 +656,9 @@ template <int KIND, int DEPTH, int WARPS, int PAIRS> static __device__ __forcein
     inner_rows<KIND>(a, rows, e, n0, g);
     some_ring ring = some_ring_of<KIND, PAIRS>(a, a.up, rows, x);
     if (has) some_begin(ring, DEPTH);
-    for (int m = 0; m < n; m++) copy_row<WARPS>(x + m * each, (const unsigned char *)a.x_terms + a.pairs[start + m] / a.k * each, each);
-    __syncthreads();
+    int lane = threadIdx.x % 32, row = lane < n ? a.pairs[start + lane] / a.k : 0; // of pair `lane`
+    for (int m = 0; m < n; m++) copy_row<WARPS>(x + m * each, (const unsigned char *)a.x_terms + __shfl_sync(FULL, row, m) * each, each);
+    rows_are_there();
     float acc[2][2][COLUMNS];
     if (has) some_sums<KIND, DEPTH, PAIRS>(ring, a.up, x, acc);
     __syncthreads(); // x is used up: values take its place
@@ -677,7 +696,7 @@ template <int KIND, int DEPTH, int WARPS, int PAIRS> static __device__ __forcein
     some_ring ring = some_ring_of<KIND, PAIRS>(a, a.down, rows, x);
     if (has) some_begin(ring, DEPTH);
     copy_row<WARPS>(x, (const unsigned char *)a.inner_terms + start * each, n * each);
-    __syncthreads();
+    rows_are_there();
     if (!has) return;
     float acc[2][2][COLUMNS];
     some_sums<KIND, DEPTH, PAIRS>(ring, a.down, x, acc);
@@ -699,10 +718,14 @@ template <int KIND, int DEPTH, int WARPS, int PAIRS> static __device__ __forcein
 SOME(2, T4, inner, 2, 8)
 SOME(4, T4, inner, 4, 8)
 SOME(4, T4, inner, 4, 4)
+SOME(8, T4, inner, 8, 4)
 SOME(2, T4, down, 2, 8)
 SOME(4, T4, down, 4, 8)
 SOME(4, T4, down, 4, 4)
+SOME(8, T4, down, 8, 4)
 SOME(fp4, FP4, inner, 4, 8)
 SOME(fp4, FP4, inner, 4, 4)
+SOME(fp4, FP4, inner, 4, 16)
 SOME(fp4, FP4, down, 4, 8)
 SOME(fp4, FP4, down, 4, 4)
+SOME(fp4, FP4, down, 4, 16)

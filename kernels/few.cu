@@ -1,10 +1,10 @@
-// Lists of quantised weights (kernels/one.cu) for two to LIST_ROWS rows, of several sequences or of one. For sm_80 and later.
+// Decode steps of two to four rows with quantised weights, of several sequences or of one: a list of instructions in one launch, as kernels/one.cu. For sm_80 and later.
 #define ONE_ROWS 4
-#include "one.cu"
+#include "rows_list.cuh"
 
-static_assert(ONE_ROWS == LIST_ROWS, "the host counts with as many");
+static_assert(ONE_ROWS == LIST_FEW, "the host counts with as many");
 
-ONE(few_4_64, W4, LIST_WARPS, 64)
-ONE(few_4_128, W4, LIST_WARPS, 128)
-ONE(few_48_64, W48, LIST_WARPS, 64)
-ONE(few_48_128, W48, LIST_WARPS, 128)
+ROWS_LIST(few_4_64, W4, 64)
+ROWS_LIST(few_4_128, W4, 128)
+ROWS_LIST(few_48_64, W48, 64)
+ROWS_LIST(few_48_128, W48, 128)

@@ -1,4 +1,4 @@
-// Decode steps of one row, and of few (kernels/few.cu): a list of the instructions of kernels/step.cu in one launch. No barrier stands between two of them: an instruction waits
+// Decode steps of one row: a list of the instructions of kernels/step.cu in one launch (kernels/few.cu: of several rows). No barrier stands between two of them: an instruction waits
 // for the tagged words (sync.cuh) that it reads of the one before. For sm_80 and later.
 //
 // Latency decides the speed: the machine instructions between a result and the results that depend on it. Every instruction of the list runs once
@@ -10,31 +10,18 @@
 // weights on their way to shared memory does not stop between instructions: after the last unit of a product it goes on with the next product, as
 // far as the list is known. The warps of a block meet once in every instruction, so they are never two instructions apart; there are two sets of sums.
 //
-// Several rows: a product of the tensor cores has eight columns, of which a row's x fills two, high and low bytes. Four rows are multiplied in the time of
-// one, each with the same sums in the same order as alone.
-//
 // 1 / rms and the logistic function are the hardware's (2 ulp): their results become bf16 or 16-bit integers.
 #include "fp4.cuh"
 #include "one_attn.cuh"
+#include "one_codes.cuh"
+#include "one_end.cuh"
 #include "one_x.cuh"
 #include "route.cuh"
+#ifdef ONE_LATENT
+#include "one_latent.cuh"
+#endif
 
 // ---- products ----
-
-// Codes of a unit of a tile as bytes, the operands of two products: 8 bits lie so.
-template <int FORMAT> struct unit_codes;
-template <> struct unit_codes<W4> {
-    uint32_t q[4];
-    __device__ __forceinline__ void load(const unsigned char *unit) { *(uint4 *)q = *(const uint4 *)(unit + threadIdx.x % 32 * 16); }
-    __device__ __forceinline__ void first(uint32_t a[4]) const { a[0] = q[0] & 0x0f0f0f0fu, a[1] = q[2] & 0x0f0f0f0fu, a[2] = q[0] >> 4 & 0x0f0f0f0fu, a[3] = q[2] >> 4 & 0x0f0f0f0fu; }
-    __device__ __forceinline__ void second(uint32_t a[4]) const { a[0] = q[1] & 0x0f0f0f0fu, a[1] = q[3] & 0x0f0f0f0fu, a[2] = q[1] >> 4 & 0x0f0f0f0fu, a[3] = q[3] >> 4 & 0x0f0f0f0fu; }
-};
-template <> struct unit_codes<W8> {
-    uint4 low, high;
-    __device__ __forceinline__ void load(const unsigned char *unit) { low = *(const uint4 *)(unit + threadIdx.x % 32 * 16), high = *(const uint4 *)(unit + 512 + threadIdx.x % 32 * 16); }
-    __device__ __forceinline__ void first(uint32_t a[4]) const { a[0] = low.x, a[1] = low.z, a[2] = low.y, a[3] = low.w; }
-    __device__ __forceinline__ void second(uint32_t a[4]) const { a[0] = high.x, a[1] = high.z, a[2] = high.y, a[3] = high.w; }
-};
 
 // A unit of TILES tiles, which are independent and so hide each other's latencies. out: rows g and g + 8 of each. Sums begin at 1.5 * 2^23, so
 // that their bits are floats: 64 products of 255 and 128 stay below 2^22.
@@ -61,16 +48,7 @@ template <int FORMAT, int TILES, int DTYPE> static __device__ __forceinline__ vo
         mma_u8s8(sums[i], a, v[0], v[1]);
         mma_u8s8(sums[i], b, v[2], v[3]);
     }
-#pragma unroll
-    for (int i = 0; i < TILES; i++) {
-        const uint32_t words[2] = {meta[i].x, meta[i].y};
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float scale = meta_f32(words[r] & 0xffff, DTYPE) * s.one, bias = meta_f32(words[r] >> 16, DTYPE);
-            float high = __uint_as_float((uint32_t)sums[i][2 * r]) - 12582912.0f, low = __uint_as_float((uint32_t)sums[i][2 * r + 1]) - 12582912.0f;
-            out[2 * i + r] = fmaf(bias, s.sum, fmaf(scale, fmaf(256.0f, high, low), out[2 * i + r]));
-        }
-    }
+    weigh<TILES, DTYPE>(out, sums, meta, s.one, s.sum);
 }
 
 // The same of weights whose groups are shorter than a unit. The eight columns of a product are the high and low bytes of four parts of x, of 16 elements each, with zeros for the
@@ -98,16 +76,7 @@ template <int FORMAT, int TILES, int DTYPE> static __device__ __forceinline__ vo
         mma_u8s8(sums[i], a, v.x, v.y);
         mma_u8s8(sums[i], b, v.z, v.w);
     }
-#pragma unroll
-    for (int i = 0; i < TILES; i++) {
-        const uint32_t words[2] = {meta[i].x, meta[i].y};
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float scale = meta_f32(words[r] & 0xffff, DTYPE) * one, bias = meta_f32(words[r] >> 16, DTYPE);
-            float high = __uint_as_float((uint32_t)sums[i][2 * r]) - 12582912.0f, low = __uint_as_float((uint32_t)sums[i][2 * r + 1]) - 12582912.0f;
-            out[2 * i + r] = fmaf(bias, x_sum, fmaf(scale, fmaf(256.0f, high, low), out[2 * i + r]));
-        }
-    }
+    weigh<TILES, DTYPE>(out, sums, meta, one, x_sum);
 }
 
 // The same of mxfp4: x is f16, weights are f16 without their scales, and sums of 32 elements are multiplied by these in f32. All columns are the same x. out: FP4_ONE times too small.
@@ -151,36 +120,12 @@ template <int KIND> static __device__ __forceinline__ void multiply_plain(float 
     out[1] = fmaf(one, first[2] + second[2], out[1]);
 }
 
-// A warp's sums of rows g and g + 8 of a tile, of the row of x that is this lane's: [rows][16][warps + 1].
-template <int WARPS> static __device__ __forceinline__ void keep_sums(float *red, float low, float high, int rows) {
+// A warp's sums of rows g and g + 8 of a tile: [16][warps + 1].
+template <int WARPS> static __device__ __forceinline__ void keep_sums(float *red, float low, float high) {
     int lane = threadIdx.x % 32;
-    if (lane % 4 >= rows) return;
-    red += (lane % 4 * 16 + lane / 4) * (WARPS + 1) + threadIdx.x / 32;
+    if (lane % 4) return;
+    red += lane / 4 * (WARPS + 1) + threadIdx.x / 32;
     red[0] = low, red[8 * (WARPS + 1)] = high;
-}
-
-static __device__ __noinline__ float gated_rare(const k_act &a, float x, float b) {
-    return gated(a, x, b);
-}
-template <int KIND> static __device__ __forceinline__ float gated_by(const k_act &a, int kind, float scale, float y, float up) {
-    if (kind == ACT_SILU) return __fdividef(y, 1.0f + __expf(-y)) * (up * scale);
-    if (KIND != WGE || kind != ACT_CLAMPED_SWIGLU) return gated_rare(a, y, up);
-    y = fminf(y, a.p[1]), up = fminf(fmaxf(up, -a.p[1]), a.p[1]) + 1.0f;
-    return __fdividef(y, 1.0f + __expf(-a.p[0] * y)) * (up * scale);
-}
-
-// What is added to result i: asked for early, waited for where it is used.
-struct early {
-    uint2 residual;
-    float bias, up_bias; // up_bias: of experts
-};
-template <int KIND> static __device__ __forceinline__ early ask(const k_step_linear &a, int i, int row, int width, bool there) {
-    early e = {uint2{0, 0}, 0, 0};
-    if (!there) return e;
-    if (a.residual_link) e.residual = load_tagged(a.residual_link + (ROWS > 1 ? row * width : 0) + i);
-    else if (a.residual) e.residual.x = __float_as_uint(a.residual[(ROWS > 1 ? row * a.residual_stride : 0) + i]);
-    if (a.bias && !(KIND == WGE && a.e.half)) e.bias = a.bias[i];
-    return e;
 }
 
 // Results of n tiles from `first` on: sums of the warps, then norm, bias, gate and residual. Few results: as many lanes as there are warps share
@@ -197,18 +142,16 @@ template <int WARPS> static __device__ __forceinline__ float sum_warps(const flo
     return sums[0];
 }
 static __device__ __forceinline__ bool is_wide(int n) {
-    return ROWS > 1 || n > 2;
+    return n > 2;
 }
 
-// Which result this thread makes of n tiles: by a row of x, of a tile, the i-th of its row. lane: among those that share it.
+// Which result this thread makes of n tiles: the i-th. lane: among those that share it.
 struct place_of {
-    int tile, row, i, in_tile, lane;
+    int tile, i, in_tile, lane;
 };
-template <int WARPS> static __device__ __forceinline__ place_of place_in(int first, int n, int rows) {
+template <int WARPS> static __device__ __forceinline__ place_of place_in(int first, int n) {
     int at = is_wide(n) ? (int)threadIdx.x : (int)threadIdx.x / WARPS;
-    place_of p = {ROWS > 1 ? at / 16 / rows : at / 16, ROWS > 1 ? at / 16 % rows : 0, 0, at % 16, is_wide(n) ? 0 : (int)threadIdx.x % WARPS};
-    p.i = (first + p.tile) * 16 + p.in_tile;
-    return p;
+    return place_of{at / 16, (first + at / 16) * 16 + at % 16, at % 16, is_wide(n) ? 0 : (int)threadIdx.x % WARPS};
 }
 
 // Adds the biases of experts, a row for each expert. INNER: those of result i, of the choice that makes it. DOWN: result i is a sum over the choices, and so is its bias; lanes that
@@ -224,66 +167,30 @@ static __device__ __forceinline__ void ask_biases(early &e, const k_step_linear 
     for (int c = p.lane; c < last; c++) e.bias = fmaf(head->weights[c], a.bias[(int64_t)head->ids[c] * a.w.out + p.i], e.bias);
 }
 
-// How many results a product has.
-static __device__ __forceinline__ int width_of(const k_step_linear &a) {
-    if (!a.glu_inner) return (int)a.w.out;
-    return (int)a.glu_inner * (a.e.half == K_HALF_INNER ? a.e.k : 1);
-}
-
-// What the end of a product asks its instruction for, read while its warps are still coming: behind their meeting every step counts.
-struct ending {
-    float inv_in, eps, own_scale, residual_scale, act_scale;
-    int inner, width, act_kind, rows;
-    bool has_norm, has_residual, is_f32;
-    uint64_t *link;
-    void *y;
-    const uint64_t *residual_link;
-    uint32_t tag, residual_tag;
-};
-template <int KIND> static __device__ __forceinline__ ending ending_of(const k_instr &in, uint32_t tag) {
-    const k_step_linear &a = in.u.linear;
-    ending o;
-    o.rows = ROWS > 1 ? a.rows : 1, o.has_norm = a.has_norm, o.inv_in = a.inv_in, o.eps = a.eps;
-    o.inner = (int)a.glu_inner, o.width = has_experts<KIND>() ? width_of(a) : o.inner ? o.inner : (int)a.w.out, o.act_kind = a.act.kind, o.act_scale = a.act.scale;
-    o.has_residual = a.residual || a.residual_link, o.own_scale = a.own_scale, o.residual_scale = a.residual_scale;
-    o.link = a.y_link, o.y = a.y, o.is_f32 = a.y_dtype == K_F32, o.residual_link = a.residual_link;
-    o.tag = tag + in.number, o.residual_tag = tag + a.residual_maker;
-    return o;
-}
-
 // weights: of the chosen experts, whose inner results a block makes; NULL: none.
-template <int KIND, int WARPS> static __device__ __forceinline__ void finish(const k_step_linear &a, const ending &o, const float *weights, const float *red, const float (*squares)[WARPS], int first, int n, early e, uint32_t *count) {
-    int tile_floats = o.rows * 16 * (WARPS + 1);
+template <int KIND, int WARPS> static __device__ __forceinline__ void finish(const k_step_linear &a, const ending &o, const float *weights, const float *red, const float *squares, int first, int n, early e, uint32_t *count) {
+    enum { TILE_FLOATS = 16 * (WARPS + 1) };
     bool wide = is_wide(n);
     int shift = wide ? 0 : WARPS == 16 ? 4 : 3;
-    if ((int)(threadIdx.x & ~31u) >> shift >= n * 16 * o.rows) return; // whole warps: the others meet in shuffles
-    const place_of p = place_in<WARPS>(first, n, o.rows);
-    int i = p.i, row = p.row, before = ROWS > 1 ? row * o.width : 0; // results of the rows before this one
+    if ((int)(threadIdx.x & ~31u) >> shift >= n * 16) return; // whole warps: the others meet in shuffles
+    const place_of p = place_in<WARPS>(first, n);
+    int i = p.i;
     bool there = p.tile < n && i < o.width;
-    const float *from = red + p.tile * (o.inner ? 2 : 1) * tile_floats + (row * 16 + p.in_tile) * (WARPS + 1) + p.lane;
+    const float *from = red + p.tile * (o.inner ? 2 : 1) * TILE_FLOATS + p.in_tile * (WARPS + 1) + p.lane;
     float scale = 1.0f;
-    if (o.has_norm) scale = rsqrtf(fmaf(sum_lanes<WARPS>(squares[row][threadIdx.x % WARPS]), o.inv_in, o.eps));
+    if (o.has_norm) scale = rsqrtf(fmaf(sum_lanes<WARPS>(squares[threadIdx.x % WARPS]), o.inv_in, o.eps));
     float y = sum_warps<WARPS>(from, wide);
     if (KIND == WGE && a.e.half == K_HALF_DOWN && a.bias && !wide) e.bias = sum_lanes<WARPS>(e.bias);
     y = fmaf(y, scale, e.bias);
     if (o.inner) {
-        float up = sum_warps<WARPS>(from + tile_floats, wide) * scale;
+        float up = sum_warps<WARPS>(from + TILE_FLOATS, wide) * scale;
         if (KIND == WGE && a.e.half) up += e.up_bias;
         else if (a.bias && there) up += a.bias[i + o.inner];
         y = gated_by<KIND>(a.act, o.act_kind, o.act_scale, y, up);
         if (weights && there) y *= weights[i / o.inner];
     }
-    if (o.has_residual) {
-        if (o.residual_link && there && e.residual.y != o.residual_tag) e.residual.x = wait_tagged(o.residual_link + before + i, o.residual_tag, count);
-        y = y * o.own_scale + __uint_as_float(e.residual.x) * o.residual_scale;
-    }
-    bool stores = p.lane == 0 && there;
-    if (o.link) {
-        float next = __shfl_down_sync(FULL, y, 1 << shift);
-        if (o.is_f32 && stores) store_tagged(o.link + before + i, __float_as_uint(y), o.tag);
-        if (!o.is_f32 && stores && i % 2 == 0) store_tagged(o.link + (before + i) / 2, pack_bf16(y, next), o.tag);
-    }
-    if (o.y && stores) store_f32(o.y, o.is_f32 ? K_F32 : K_BF16, (ROWS > 1 ? row * a.y_stride : 0) + i, y);
+    if (o.has_residual) y = add_residual(o, e, i, y, there, count);
+    store_result(o, i, i, y, o.link ? __shfl_down_sync(FULL, y, 1 << shift) : 0.0f, p.lane == 0 && there);
 }
 
 // Where a place of units ends. left: of experts' DOWN, units until the next choice's begin, which has another place.
@@ -449,6 +356,10 @@ template <int KIND> static __device__ __noinline__ void choose_row(const k_step_
     __syncwarp();
     choose_experts(e.rule, scores, e.n_experts, head->ids, head->weights);
     __syncwarp();
+#ifdef ONE_LATENT
+    if (lane >= e.rule.k && lane < e.k) head->ids[lane] = 0, head->weights[lane] = 1.0f;
+    __syncwarp();
+#endif
     if (blockIdx.x == 0 && lane < e.k) e.ids[lane] = head->ids[lane];
     if (KIND == WGE && blockIdx.x == 0 && e.weights && lane < e.k) e.weights[lane] = head->weights[lane];
     if (lane == 0) head->chosen = in.number;
@@ -459,28 +370,21 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
     const k_step_linear &a = in.u.linear;
     int warp = threadIdx.x / 32, units = in.stream.units, u0 = warp * units / WARPS, mine = (warp + 1) * units / WARPS - u0;
     int first = first_tile(in.stream), n_tiles = count_tiles(in.stream), parts = in.stream.parts;
-    int rows = ROWS > 1 ? a.rows : 1;
     bool is_8 = (KIND == W48 || has_groups<KIND>()) && a.w.bits == 8, is_inner = has_experts<KIND>() && a.e.half == K_HALF_INNER;
     int left = has_experts<KIND>() && a.e.half == K_HALF_DOWN ? in.stream.each - u0 % in.stream.each : 1 << 30;
     unit_scale *scales = (unit_scale *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>());
-    unit_sums *sums = (unit_sums *)(scales + rows * list_scales(units, ROWS));
+    unit_sums *sums = (unit_sums *)(scales + list_scales(units));
     x_part x = {(unsigned char *)(has_groups<KIND>() && !is_fp4<KIND>(a) ? sums + units : sums) + u0 * 128, scales + u0, sums + u0};
-    float(*squares)[WARPS] = head->squares[i & 1];
+    float *squares = head->squares[i & 1][0];
     uint32_t tag = head->tag;
     coming next;
-#if ONE_ROWS > 1
-    next = begin_instr(run, head, i);
-    if (n_tiles && a.x_link && mine) stage_rows<KIND, WARPS>(a, x, units, u0 * 64, mine * 64, tag + a.x_maker, r, head, limit, run, squares);
-    else if (n_tiles)
-#pragma unroll 1
-        for (int row = 0; row < rows; row++) {
-            float square = warp_sum(stage_plain<KIND>(a, part_of_row(x, row, units), row, u0 * 64, mine * 64));
-            if (threadIdx.x % 32 == 0) squares[row][warp] = square;
-        }
-    int last = rows - 1, column = threadIdx.x % 32 / 8, result = threadIdx.x % 4; // rows of this lane's operand and of its sums
-    x = x_part{part_of_row(x, column < last ? column : last, units).units, part_of_row(x, result < last ? result : last, units).scales, NULL};
-#else
     float square = 0;
+#ifdef ONE_POST
+    if (a.has_sum) {
+        float4 *room = (float4 *)((unsigned char *)scales + list_x_bytes(units) + u0 * LIST_SUM_UNIT);
+        square = stage_sum<KIND, WARPS>(in, x, room, u0 * 64, n_tiles ? mine * 64 : 0, r, head, limit, run, i, next);
+    } else
+#endif
     if (n_tiles && a.x_link && mine) square = stage_linked<KIND, WARPS>(a, x, u0 * 64, mine * 64, tag + a.x_maker, r, head, limit, run, i, next);
     else {
         next = begin_instr(run, head, i);
@@ -488,9 +392,8 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
     }
     if (n_tiles && a.has_norm) {
         square = warp_sum(square);
-        if (threadIdx.x % 32 == 0) squares[0][warp] = square;
+        if (threadIdx.x % 32 == 0) squares[warp] = square;
     }
-#endif
     __syncwarp();
     if (is_inner) {
         if (warp == 0) choose_row<KIND>(run, in, head, (float *)(smem + HEAD_BYTES) + (turn & 1) * red_floats<WARPS>());
@@ -498,13 +401,13 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
 #pragma unroll 1
         while (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
     }
-    int done = 0, at_once = list_tiles(SMALL_SHARED, rows);
+    int done = 0, at_once = list_tiles(SMALL_SHARED);
     do {
         int n = n_tiles - done < at_once / parts ? n_tiles - done : at_once / parts, tiles = n * parts;
-        const place_of p = place_in<WARPS>(first + done, n, rows);
+        const place_of p = place_in<WARPS>(first + done, n);
         int width = has_experts<KIND>() ? width_of(a) : a.glu_inner ? (int)a.glu_inner : (int)a.w.out;
         bool there = p.tile < n && p.i < width, is_expert = KIND == WGE && a.e.half;
-        early e = ask<KIND>(a, p.i, p.row, width, there);
+        early e = ask<KIND>(a, p.i, 0, width, there);
         if (is_expert && a.bias && there) ask_biases(e, a, head, p, is_wide(n));
         float *red = (float *)(smem + HEAD_BYTES) + (turn & 1) * red_floats<WARPS>();
 #pragma unroll 1
@@ -516,8 +419,8 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
                 else run_fp4_tiles<KIND, WARPS, 1>(out, r, head, x, mine, limit, left, in);
             } else if (is_8) run_codes<KIND, W8, WARPS>(out, r, head, x, mine, limit, left, in, tile + 1 < tiles);
             else run_codes<KIND, W4, WARPS>(out, r, head, x, mine, limit, left, in, tile + 1 < tiles);
-            keep_sums<WARPS>(red + tile * rows * 16 * (WARPS + 1), out[0], out[1], rows);
-            if (!is_plain<KIND>() && tile + 1 < tiles) keep_sums<WARPS>(red + (tile + 1) * rows * 16 * (WARPS + 1), out[2], out[3], rows);
+            keep_sums<WARPS>(red + tile * 16 * (WARPS + 1), out[0], out[1]);
+            if (!is_plain<KIND>() && tile + 1 < tiles) keep_sums<WARPS>(red + (tile + 1) * 16 * (WARPS + 1), out[2], out[3]);
         }
         ending o = ending_of<KIND>(in, tag);
         if (done == 0) end_instr(next, head, i);
@@ -530,42 +433,11 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
 
 // ---- lists ----
 
-// What is known of the item that a row's attention has here.
-static __device__ __forceinline__ known_item *known_of(shared_head *head, const k_step_attn &a) {
-#ifdef ONE_MIXED
-    if (a.window > 0) return &head->windowed;
-#endif
-    return &head->known[0];
-}
-
-#ifndef ONE_CACHE_8
-template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run_list_item(const k_instr &in, shared_head *head, known_item *known, float *heads, float *parts, int item, uint32_t *count) {
-    enum { DTYPE = has_experts<KIND>() ? K_F32 : K_BF16 };
-    if (!knows_item(in.u.attn, head, known, item)) know_item(in.u.attn, head, known, item);
-    if (known->part.n == 1) run_single<WARPS, D, DTYPE, KIND == WGE>(in, head, known, heads, parts, count);
-    else if (known->part.n) run_several<WARPS, D, DTYPE, KIND == WGE>(in, head, known, heads, parts, count);
-}
-#endif
-
 // Blocks share an instruction's tiles or items; attention's items begin at the last block, since the first have a tile more of products.
 template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run_list(const k_step_run &a, unsigned char *smem) {
     shared_head *head = (shared_head *)smem;
     int n_instrs = a.n, warp = threadIdx.x / 32;
-    for (int i = threadIdx.x; i < AHEAD_INSTRS * K_INSTR_BYTES / 16; i += WARPS * 32)
-        if (i / (K_INSTR_BYTES / 16) < n_instrs) ((uint4 *)smem)[i] = ((const uint4 *)a.instrs)[i];
-    if (threadIdx.x < ROWS) head->known[threadIdx.x].item = -1;
-#ifdef ONE_MIXED
-    if (threadIdx.x == 0) head->windowed.item = -1;
-#endif
-    if (threadIdx.x == 0) {
-        head->tag = a.barrier[2] + 1;
-        head->chosen = -1;
-    }
-#ifdef ONE_BULK
-    for (int i = threadIdx.x; i < PLACES_MAX + 1; i += WARPS * 32) barrier_init((uint32_t)__cvta_generic_to_shared(&head->arrived[i]), 1);
-    barrier_init_done();
-#endif
-    __syncthreads();
+    begin_list<WARPS>(a, head);
     if (has_experts<KIND>() && head->slots[0].stream.half == K_HALF_DOWN) { // a list that begins behind the choice
         const k_step_experts &e = head->slots[0].u.linear.e;
         if (threadIdx.x < e.k) head->ids[threadIdx.x] = e.ids[threadIdx.x];
@@ -574,7 +446,7 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
     }
     ring_state r;
     r.c.tiles = r.c.next = r.under_way = r.put = r.take = 0;
-    r.phases = 0;
+    r.phases = r.arrived = 0;
     r.depth = a.depth;
 #ifndef MLXCEL_EMULATE
     r.arrived = (uint32_t)__cvta_generic_to_shared(&head->arrived[warp * (PLACES_MAX / WARPS)]);
@@ -589,8 +461,10 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
         const k_instr &in = head->slots[i % SLOTS];
         if (in.waits) grid_barrier(a.barrier, arrivals += gridDim.x);
         if (in.kind == K_STEP_LINEAR) {
-#if ONE_ROWS == 1
             const k_instr &next = head->slots[(i + 1) % SLOTS];
+#ifdef ONE_LATENT
+            if (i + 1 < n_instrs && next.kind == K_STEP_QUERIES) ask_rows(next.u.latent, LATENT_VALUES * next.u.latent.heads, 2);
+#else
             if (i + 1 < n_instrs && next.kind == K_STEP_ATTN) ask_item<WARPS, D>(next.u.attn, known_of(head, next.u.attn));
 #endif
             int limit = i + LOOK + 1 < n_instrs ? i + LOOK + 1 : n_instrs;
@@ -602,18 +476,20 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
             continue;
         }
         coming next = begin_instr(a, head, i);
+#ifdef ONE_LATENT
+        unsigned char *room = smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>();
+        if (in.kind == K_STEP_QUERIES) run_queries<WARPS>(in, head, a.barrier);
+        else if (in.kind == K_STEP_LATENT && i + 1 < n_instrs) ask_rows(head->slots[(i + 1) % SLOTS].u.latent, (int64_t)in.u.latent.heads * in.u.latent.v_width, TILE_ROWS);
+        if (in.kind == K_STEP_LATENT) run_latent<WARPS>(in, head, SMALL_SHARED ? room : smem + HEAD_BYTES, SMALL_SHARED ? room + LATENT_QUERY_BYTES : room, smem + HEAD_BYTES + (SMALL_SHARED ? 0 : LATENT_QUERY_BYTES), a.barrier);
+        if (in.kind == K_STEP_VALUES) run_values<WARPS>(in, head, (float *)room, a.barrier);
+#else
         float *heads = (float *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>()), *parts = (float *)(smem + HEAD_BYTES);
         int item = gridDim.x - 1 - blockIdx.x;
 #ifdef ONE_CACHE_8
         if (item < items_of_row(in.u.attn)) run_list_item8<WARPS, D>(in, head, known_of(head, in.u.attn), (unsigned char *)heads, parts, item, a.barrier);
-#elif ONE_ROWS > 1
-#pragma unroll 1
-        for (int k = 0; item < in.u.attn.rows * items_of_row(in.u.attn); item += gridDim.x, k++) {
-            run_list_item<KIND, WARPS, D>(in, head, &head->known[k < ROWS ? k : ROWS - 1], heads, parts, item, a.barrier);
-            __syncthreads();
-        }
 #else
         if (item < items_of_row(in.u.attn)) run_list_item<KIND, WARPS, D>(in, head, known_of(head, in.u.attn), heads, parts, item, a.barrier);
+#endif
 #endif
         end_instr(next, head, i);
         __syncthreads();
@@ -626,13 +502,13 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
 }
 
 // One block per multiprocessor, all of them at once on the GPU (a cooperative launch). By bits of weights and width of heads. kernels/one8.cu has the same for a cache of 8 bits, kernels/few.cu for few rows,
-// kernels/one_mixed.cu and one8_mixed.cu those for experts of other weights: in files of their own, since the compiler shares registers among all callers of a function.
+// kernels/one_mixed.cu and one8_mixed.cu those for experts of other weights, kernels/one_post.cu those for norms behind products: in files of their own, since the compiler shares registers among all callers of a function.
 #define ONE(name, kind, warps, d)                                                           \
     extern "C" __global__ void __launch_bounds__(warps * 32, 1) name(KARGS(k_step_run) a) { \
         DYNAMIC_SHARED(unsigned char, smem);                                                \
         run_list<kind, warps, d>(a, smem);                                                  \
     }
-#if !defined(ONE_CACHE_8) && !defined(ONE_MIXED) && ONE_ROWS == 1
+#if !defined(ONE_CACHE_8) && !defined(ONE_MIXED) && !defined(ONE_POST) && !defined(ONE_LATENT)
 ONE(one_4_64, W4, LIST_WARPS, 64)
 ONE(one_4_128, W4, LIST_WARPS, 128)
 ONE(one_16_64, W16, LIST_WARPS, 64)

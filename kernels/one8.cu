@@ -6,7 +6,7 @@
 template <int WARPS, int D> static __device__ __forceinline__ void run_list_item8(const k_instr &in, shared_head *head, known_item *known, unsigned char *room, float *parts, int item, uint32_t *count) {
     const k_step_attn &a = in.u.attn;
     if (!knows_item(a, head, known, item)) know_item(a, head, known, item);
-    run_item8<WARPS, D>(a, known, angles_of(head, 0), room, parts, head->tag + a.qkv_maker, head->tag + in.number, count);
+    run_item8<WARPS, D>(a, known, angles_of(a, head, 0), room, parts, head->tag + a.qkv_maker, head->tag + in.number, count);
 }
 
 #include "one.cu"

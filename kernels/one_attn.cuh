@@ -9,6 +9,7 @@
 #include "tile_attn.cuh"
 
 static_assert(list_parts(SMALL_SHARED) * (128 + 2) <= 2 * list_sums(SMALL_SHARED), "parts lie where a product has its sums");
+static_assert(list_parts_of(SMALL_SHARED, 256) * (256 + 2) <= 2 * list_sums(SMALL_SHARED), "likewise");
 
 // The numbers that divide attention into items, in one.
 static __device__ __forceinline__ int shape_of(const k_step_attn &a) {
@@ -46,13 +47,19 @@ static __device__ __forceinline__ int items_of_row(const k_step_attn &a) {
 static __device__ __forceinline__ const float *rope_of(const k_step_attn &a) {
     return a.inv_freq ? a.inv_freq : a.step_rope + a.table;
 }
-static __device__ __forceinline__ angles angles_of(const shared_head *head, int row) {
-    return angles{head->cosines[row], head->sines[row]};
+// Which angles of those that a block keeps.
+static __device__ __forceinline__ int i_turns(const k_step_attn &a) {
+    return ANGLES > 1 ? a.window > 0 : 0;
+}
+static __device__ __forceinline__ angles angles_of(const k_step_attn &a, const shared_head *head, int row) {
+    const known_angles &of = head->turns[i_turns(a)];
+    return angles{of.cosines[row], of.sines[row]};
 }
 
 // What an item needs, once for all layers that ask for the same; so the angles of all rows.
 static __device__ __noinline__ void know_item(const k_step_attn &a, shared_head *head, known_item *known, int item) {
     __syncthreads();
+    known_angles &turns = head->turns[i_turns(a)];
     int row = ROWS > 1 ? item / items_of_row(a) : 0;
     int pos = a.pos[row], seq = a.seq_of[row], first = first_visible(a.window, a.chunk, pos), new_from = pos;
     for (int r = row - 1; r >= 0 && a.seq_of[r] == seq; r--) new_from--;
@@ -66,14 +73,14 @@ static __device__ __noinline__ void know_item(const k_step_attn &a, shared_head 
     for (int i = threadIdx.x; i < a.rows * a.n_rotated / 2; i += blockDim.x) {
         int r = ROWS > 1 ? i / (a.n_rotated / 2) : 0, k = i - r * (a.n_rotated / 2);
         const float *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)a.seq_of[r] * a.n_rope_tables + a.table) * a.rope_width;
-        rope_angle(a.rope_pos[r], table[k], a.magnitude, &head->cosines[r][k], &head->sines[r][k]);
+        rope_angle(a.rope_pos[r], table[k], a.magnitude, &turns.cosines[r][k], &turns.sines[r][k]);
     }
     for (int i = threadIdx.x; i < TABLE_MAX && begin + i <= pos / K_BLOCK; i += blockDim.x)
         known->blocks[i] = a.c.table[(int64_t)seq * a.c.table_stride + begin + i];
     if (threadIdx.x == 0) {
         known->item = item, known->row = row, known->pos = pos, known->seq = seq, known->first_block = begin;
         known->first_visible = first, known->shape = shape_of(a), known->part = part, known->table = a.c.table;
-        head->inv_freq = rope_of(a);
+        turns.inv_freq = rope_of(a);
     }
     __syncthreads();
 }
@@ -99,7 +106,7 @@ static __device__ __forceinline__ void place_head(const k_step_attn &a, const sh
     int at = is_q ? (kv_head * a.group + part.first + i) * (int)a.q_head : kv_head * (int)(is_k ? a.k_head : a.v_head);
     float x[E], *to = heads + (is_q ? i : n + part.own + j) * D;
     at += row_at(a, row, is_q ? a.q_row : is_k ? a.k_row : a.v_row);
-    prepare_head<D>(a, angles_of(head, row), to, is_q, is_k, at, head->tag + a.qkv_maker, count, x);
+    prepare_head<D>(a, angles_of(a, head, row), to, is_q, is_k, at, head->tag + a.qkv_maker, count, x);
     if (is_q && !SINGLE) put_query<D>((bf16 *)heads, i, x, scale);
     if (is_q && SINGLE) {
 #pragma unroll
@@ -293,7 +300,7 @@ template <int D> static __device__ __noinline__ void store_heads(const k_step_at
 
 // Whether what is known of the item is what this attention asks for. All at once: && would ask for one after the other.
 static __device__ __forceinline__ bool knows_item(const k_step_attn &a, const shared_head *head, const known_item *known, int item) {
-    return (known->item == item) & (known->table == a.c.table) & (head->inv_freq == rope_of(a)) & (known->shape == shape_of(a)) &
+    return (known->item == item) & (known->table == a.c.table) & (head->turns[i_turns(a)].inv_freq == rope_of(a)) & (known->shape == shape_of(a)) &
            (known->first_visible == first_visible(a.window, a.chunk, known->pos));
 }
 
@@ -344,7 +351,7 @@ template <int WARPS, int D, int DTYPE, bool SINKS> static __device__ __forceinli
     if (!usual) store_heads<D>(a, known, heads, tag);
 }
 
-// One item that is known. parts: list_parts * (D + 2) floats. One head of it:
+// One item that is known. parts: list_parts_of * (D + 2) floats. One head of it:
 template <int WARPS, int D, int DTYPE, bool SINKS> static __device__ __forceinline__ void run_single(const k_instr &in, shared_head *head, known_item *known, float *heads, float *parts, uint32_t *count) {
     enum { PER_STEP = 4, BESIDE = 256 / D };
     const k_step_attn &a = in.u.attn;
@@ -365,7 +372,7 @@ template <int WARPS, int D, int DTYPE, bool SINKS> static __device__ __forceinli
 template <int WARPS, int D, int DTYPE, bool SINKS> static __device__ __forceinline__ void run_several(const k_instr &in, shared_head *head, known_item *known, float *heads, float *parts, uint32_t *count) {
     const k_step_attn &a = in.u.attn;
     const part_of part = known->part;
-    int warp = threadIdx.x / 32, n_sets = (part.n + SET_HEADS - 1) / SET_HEADS, n_warps = list_parts(SMALL_SHARED) / SET_HEADS / n_sets;
+    int warp = threadIdx.x / 32, n_sets = (part.n + SET_HEADS - 1) / SET_HEADS, n_warps = list_parts_of(SMALL_SHARED, D) / SET_HEADS / n_sets;
     const shares w = {n_warps, warp / n_sets, warp % n_sets};
     int p = part.begin + w.i_warp * TILE_POSITIONS, step = n_warps * TILE_POSITIONS;
     float scale = (a.pos_scale_len ? position_scale(a, known->pos) : a.scale) * (a.softcap > 0 ? 2.0f / a.softcap : LOG2E);
@@ -382,3 +389,20 @@ template <int WARPS, int D, int DTYPE, bool SINKS> static __device__ __forceinli
     __syncthreads();
     join_warps<WARPS, D, DTYPE, SINKS>(in, head, known, heads, parts, n_warps);
 }
+
+// What is known of the item that a row's attention has here.
+static __device__ __forceinline__ known_item *known_of(shared_head *head, const k_step_attn &a) {
+#ifdef ONE_WINDOWS
+    if (a.window > 0) return &head->windowed;
+#endif
+    return &head->known[0];
+}
+
+#ifndef ONE_CACHE_8
+template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run_list_item(const k_instr &in, shared_head *head, known_item *known, float *heads, float *parts, int item, uint32_t *count) {
+    enum { DTYPE = has_experts<KIND>() ? K_F32 : K_BF16 };
+    if (!knows_item(in.u.attn, head, known, item)) know_item(in.u.attn, head, known, item);
+    if (known->part.n == 1) run_single<WARPS, D, DTYPE, KIND == WGE>(in, head, known, heads, parts, count);
+    else if (known->part.n) run_several<WARPS, D, DTYPE, KIND == WGE>(in, head, known, heads, parts, count);
+}
+#endif

@@ -12,15 +12,16 @@
 #define ONE_BULK 1
 #endif
 
-// The most rows of a step: kernels/few.cu has more than one.
+// The most rows of a step: kernels/few.cu and several.cu have more than one.
 #ifndef ONE_ROWS
 #define ONE_ROWS 1
 #endif
 
-enum { ROWS = ONE_ROWS, SLOTS = LIST_SLOTS, AHEAD_INSTRS = 6, LOOK = 5, PLACES_MAX = LIST_WARPS * list_depth(false, ROWS) };
+enum { ROWS = ONE_ROWS, SLOTS = LIST_SLOTS, AHEAD_INSTRS = 6, LOOK = 5, PLACES_MAX = LIST_WARPS * list_depth(false) };
 // What the weights of a list are: 4 bits in groups of 64 or more, bf16, f16; as W4, with experts; 4 or 8 bits, as each product says; the same in groups of 16 and
 // more; as WG, with experts of 4 bits in groups or of mxfp4. W8, FP4: one product of 8 bits, of mxfp4.
-enum weight_kind { W4, W16, WF16, W4E, W48, WG, W8, WGE, FP4 };
+// W4P: as W4, with norms behind products (one_post.cu).
+enum weight_kind { W4, W16, WF16, W4E, W48, WG, W8, WGE, FP4, W4P };
 template <int KIND> static __device__ __forceinline__ constexpr bool is_plain() {
     return KIND == W16 || KIND == WF16;
 }
@@ -30,6 +31,10 @@ template <int KIND> static __device__ __forceinline__ constexpr bool has_experts
 // Units have the size that their product says.
 template <int KIND> static __device__ __forceinline__ constexpr bool has_groups() {
     return KIND == WG || KIND == WGE;
+}
+// x of a product may be a sum (k_step_linear.has_sum).
+template <int KIND> static __device__ __forceinline__ constexpr bool has_sums() {
+    return KIND == W4P;
 }
 template <int KIND> static __device__ __forceinline__ bool is_fp4(const k_step_linear &a) {
     return KIND == WGE && a.w.mode == K_MXFP4;
@@ -50,25 +55,41 @@ struct known_item {
     int32_t blocks[TABLE_MAX];
 };
 
-enum { LIST_PAIRS = 64 };
+// Layers with a window and layers without take turns: a block keeps what it knows of either, of one_post.cu also their angles.
+#if defined(ONE_MIXED) || defined(ONE_POST)
+#define ONE_WINDOWS
+#endif
+#ifdef ONE_POST
+enum { LIST_PAIRS = 128, ANGLES = 2, HEAD_MORE = LIST_POST_HEAD };
+#else
+enum { LIST_PAIRS = 64, ANGLES = 1, HEAD_MORE = 0 };
+#endif
+
+// Of all rows: cosines and sines of their positions by this table.
+struct known_angles {
+    const float *inv_freq;
+    float cosines[ROWS][LIST_PAIRS], sines[ROWS][LIST_PAIRS];
+};
+
 struct shared_head {
     k_instr slots[SLOTS];
     float squares[2][ROWS][LIST_WARPS];
     uint32_t tag;
     known_item known[ROWS];
-    // Of all rows: cosines and sines of their positions by this table.
-    const float *inv_freq;
-    float cosines[ROWS][LIST_PAIRS], sines[ROWS][LIST_PAIRS];
+    known_angles turns[ANGLES];
     uint64_t arrived[PLACES_MAX + 1]; // barriers: one for every place of the rings; behind them that of the instruction that is on its way
     // The experts that were chosen last, their weights, and the number of the instruction that they were chosen for.
     int32_t ids[K_CHOICES_MAX];
     float weights[K_CHOICES_MAX];
     int chosen;
-#ifdef ONE_MIXED
-    known_item windowed; // layers with a window and layers without take turns
+#ifdef ONE_WINDOWS
+    known_item windowed;
+#endif
+#ifdef ONE_POST
+    float came[LIST_WARPS]; // squares of what came, by warps
 #endif
 };
-enum { HEAD_BYTES = list_head_bytes(ROWS) };
+enum { HEAD_BYTES = list_head_bytes(ROWS) + HEAD_MORE };
 static_assert(sizeof(shared_head) <= HEAD_BYTES, "list_head_bytes is too small");
 
 // The sum over as many lanes as a block has warps, in each of them.
@@ -83,10 +104,10 @@ template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes()
     return is_plain<KIND>() ? PLAIN_UNIT_BYTES : tile_unit_bytes(KIND == W8 ? 8 : 4, 64);
 }
 template <int KIND> static __device__ __forceinline__ constexpr int chunk_units() {
-    return list_chunk_units(is_plain<KIND>(), KIND == W8, SMALL_SHARED, ROWS);
+    return list_chunk_units(is_plain<KIND>(), KIND == W8, SMALL_SHARED);
 }
 template <int KIND> static __device__ __forceinline__ constexpr int place_bytes() {
-    return has_groups<KIND>() ? (int)GROUPS_PLACE : list_place_bytes(is_plain<KIND>(), KIND == W48, SMALL_SHARED, ROWS);
+    return has_groups<KIND>() ? (int)GROUPS_PLACE : list_place_bytes(is_plain<KIND>(), KIND == W48, SMALL_SHARED);
 }
 static_assert(place_bytes<W48>() >= 2 * unit_bytes<W8>(), "a place holds either");
 static_assert(groups_place_holds_all(), "a place holds a unit of both tiles");
@@ -100,7 +121,7 @@ template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
 }
 #endif
 
-// Shared memory: the head, two sets of sums [list_tiles][rows][16][warps + 1], rings, scales and sums of x, x.
+// Shared memory: the head, two sets of sums [list_tiles][16][warps + 1], rings, scales and sums of x, x.
 template <int WARPS> static __device__ __forceinline__ constexpr int red_floats() {
     static_assert(WARPS == LIST_WARPS, "the host counts with as many");
     return list_sums(SMALL_SHARED);
@@ -150,6 +171,19 @@ static __device__ __forceinline__ void point_plain(const k_instr &in, cursor &c,
     c.second = (r1 - r0) * (int)a.w.values_bytes;
 }
 
+#ifdef ONE_LATENT
+// Choices behind those of the router are parts of the expert that every row takes: its matrix has as many times the tiles, or units of a tile, of one of them.
+static __device__ __forceinline__ void point_shared(const k_instr &in, cursor &c, int choice, int tile, int unit, int unit_bytes) {
+    const k_stream &s = in.stream;
+    const k_step_linear &a = in.u.linear;
+    int routed = a.e.rule.k, part = choice - routed, parts = a.e.k - routed;
+    c.second = part < 0 ? s.second : s.second * parts;
+    if (part < 0) return;
+    if (s.half == K_HALF_INNER) c.p = a.shared + (int64_t)(part * s.each + tile) * s.tile_bytes + unit * unit_bytes;
+    else c.p = a.shared + (int64_t)tile * s.tile_bytes * parts + (part * s.each + unit) * unit_bytes;
+}
+#endif
+
 // Of experts: the cursor's tile from unit u of the row's k on. Units of DOWN go through the choices, tiles of INNER.
 template <int KIND> static __device__ __forceinline__ void point_expert(const k_instr &in, const shared_head *head, cursor &c, int u) {
     const k_stream &s = in.stream;
@@ -158,6 +192,9 @@ template <int KIND> static __device__ __forceinline__ void point_expert(const k_
     if (s.half == K_HALF_INNER) tile -= choice * s.each;
     else unit -= choice * s.each, c.left = s.each - unit;
     c.p = s.values + ((int64_t)head->ids[choice] * s.expert_tiles + tile) * s.tile_bytes + unit * unit_of<KIND>(in);
+#ifdef ONE_LATENT
+    point_shared(in, c, choice, tile, unit, unit_of<KIND>(in));
+#endif
 }
 
 // Whether the cursor has a unit; it moves on to instructions below `limit`, and not to experts before they are chosen.
@@ -179,6 +216,7 @@ template <int KIND, int WARPS> static __device__ __forceinline__ bool has_unit(c
         c.next_tiles = s.pair_bytes - c.mine * unit_of<KIND>(in);
         if (c.tiles == 0) continue;
         if (s.norm && lane < c.mine * 2) prefetch_line(s.norm + u0 * 64 + lane * 32);
+        if (has_sums<KIND>() && in.u.linear.sum_norm && lane < c.mine * 2) prefetch_line(in.u.linear.sum_norm + u0 * 64 + lane * 32);
         if (is_plain<KIND>()) point_plain(in, c, u0);
         c.left = 1 << 30;
         if (has_experts<KIND>() && s.half) point_expert<KIND>(in, head, c, u0);
@@ -218,6 +256,25 @@ static __device__ __forceinline__ void end_instr(coming c, shared_head *head, in
 }
 #endif
 
+// The list's first instructions come to shared memory; nothing is known yet.
+template <int WARPS> static __device__ __forceinline__ void begin_list(const k_step_run &a, shared_head *head) {
+    for (int i = threadIdx.x; i < AHEAD_INSTRS * K_INSTR_BYTES / 16; i += WARPS * 32)
+        if (i / (K_INSTR_BYTES / 16) < a.n) ((uint4 *)head->slots)[i] = ((const uint4 *)a.instrs)[i];
+    if (threadIdx.x < ROWS) head->known[threadIdx.x].item = -1;
+#ifdef ONE_WINDOWS
+    if (threadIdx.x == 0) head->windowed.item = -1;
+#endif
+    if (threadIdx.x == 0) {
+        head->tag = a.barrier[COUNTERS_TAG] + 1;
+        head->chosen = -1;
+    }
+#ifdef ONE_BULK
+    for (int i = threadIdx.x; i < PLACES_MAX + 1; i += WARPS * 32) barrier_init((uint32_t)__cvta_generic_to_shared(&head->arrived[i]), 1);
+    barrier_init_done();
+#endif
+    __syncthreads();
+}
+
 // Where a warp stands in its ring: what it asks for next, how many places are under way, those of the next to come and to be used, and which
 // phase of its barrier each waits for.
 struct ring_state {
@@ -228,19 +285,18 @@ struct ring_state {
     uint32_t phases;
 };
 
-// Units of one or two tiles: one lane asks for all, or every lane for pieces of 16 bytes. to_second: from the first tile's units to the second's in the place.
-static __device__ __forceinline__ void copy_pair(const ring_state &r, unsigned char *place, int bytes, bool two, int to_second) {
-    const cursor &c = r.c;
+// Units of one or two tiles to a place: one lane asks for all, or every lane for pieces of 16 bytes. second: bytes to the second tile's units; to_second: the same in the place.
+static __device__ __forceinline__ void copy_tiles(unsigned char *place, uint32_t barrier, const unsigned char *from, int bytes, bool two, int second, int to_second) {
 #ifdef ONE_BULK
     if (threadIdx.x % 32) return;
-    uint32_t barrier = r.arrived + r.put * 8, to = (uint32_t)__cvta_generic_to_shared(place);
+    uint32_t to = (uint32_t)__cvta_generic_to_shared(place);
     barrier_expect(barrier, two ? 2 * bytes : bytes);
-    copy_bulk(to, c.p, bytes, barrier);
-    if (two) copy_bulk(to + to_second, c.p + c.second, bytes, barrier);
+    copy_bulk(to, from, bytes, barrier);
+    if (two) copy_bulk(to + to_second, from + second, bytes, barrier);
 #else
     for (int i = threadIdx.x % 32 * 16; i < bytes; i += 512) {
-        copy16(place + i, c.p + i, true);
-        if (two) copy16(place + to_second + i, c.p + c.second + i, true);
+        copy16(place + i, from + i, true);
+        if (two) copy16(place + to_second + i, from + second + i, true);
     }
 #endif
 }
@@ -261,7 +317,7 @@ template <int KIND, int WARPS> static __device__ __forceinline__ void fetch(ring
     int n = c.mine - c.at < chunk_of<KIND>(in) ? c.mine - c.at : chunk_of<KIND>(in);
     if (has_experts<KIND>() && c.left < n) n = c.left;
     if (is_plain<KIND>()) copy_rows(c, place);
-    else copy_pair(r, place, n * unit_of<KIND>(in), c.tiles > 1, chunk_of<KIND>(in) * unit_of<KIND>(in));
+    else copy_tiles(place, r.arrived + r.put * 8, c.p, n * unit_of<KIND>(in), c.tiles > 1, c.second, chunk_of<KIND>(in) * unit_of<KIND>(in));
     if (!is_bulk<KIND>()) copy_commit();
     r.put = r.put + 1 == r.depth ? 0 : r.put + 1;
     r.under_way++;
@@ -292,7 +348,8 @@ static __device__ __forceinline__ void wait_oldest(int n) {
     else copy_wait<0>();
 }
 
-template <int KIND> static __device__ __forceinline__ const unsigned char *wait_place(const ring_state &r) {
+// RING: a ring of one row, or of several (rows_ring.cuh).
+template <int KIND, class RING> static __device__ __forceinline__ const unsigned char *wait_place(const RING &r) {
 #ifdef ONE_BULK
     if (is_bulk<KIND>()) barrier_wait(r.arrived + r.take * 8, r.phases >> r.take & 1);
 #endif
@@ -303,7 +360,7 @@ template <int KIND> static __device__ __forceinline__ const unsigned char *wait_
     return r.places + r.take * place_bytes<KIND>();
 }
 
-static __device__ __forceinline__ void leave_place(ring_state &r) {
+template <class RING> static __device__ __forceinline__ void leave_place(RING &r) {
     __syncwarp();
     r.phases ^= 1u << r.take;
     r.take = r.take + 1 == r.depth ? 0 : r.take + 1;

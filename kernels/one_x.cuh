@@ -12,11 +12,6 @@ struct x_part {
     unit_sums *sums;
 };
 
-// The part of another row.
-static __device__ __forceinline__ x_part part_of_row(x_part x, int row, int units) {
-    return x_part{x.units + row * units * 128, x.scales + row * list_scales(units, ROWS), NULL};
-}
-
 // A warp's part of a row of x that lies in memory as it is: elements [begin, begin + n). Returns this lane's squares.
 template <int KIND> static __device__ __noinline__ float stage_plain(const k_step_linear &a, x_part x, int row, int begin, int n) {
     float square = 0, offset = a.norm_offset;
@@ -126,59 +121,74 @@ static __device__ __forceinline__ float stage_linked(const k_step_linear &a, x_p
     return square;
 }
 
-#if ONE_ROWS > 1
-// POLLS pairs of words of a lane of one row.
-template <int POLLS> struct row_words {
-    uint4 v[POLLS];
-};
-template <int POLLS> static __device__ __forceinline__ void ask_words(row_words<POLLS> &to, const uint64_t *link, int base, int words, uint32_t tag) {
-#pragma unroll
-    for (int j = 0; j < POLLS; j++) {
-        int i = base + 64 * j + 2 * (int)(threadIdx.x % 32);
-        to.v[j] = uint4{0, tag, 0, tag};
-        if (i < words) to.v[j] = load_tagged2(link + i);
-    }
-}
-
-// Quantised weights, all rows: the words of the next row, or of the next piece of this one, are under way while those before become integers. squares: of this warp, row by row.
+#ifdef ONE_POST
+// Of x that is a sum (k_step_linear.has_sum): this warp's elements [begin, begin + n), none where the block has no tiles. All warps of the block meet here. What came and the residual
+// are asked for together; they wait in `room`, a float4 of every lane for each unit, for the squares of all.
 template <int KIND, int WARPS>
-static __device__ __forceinline__ void stage_rows(const k_step_linear &a, x_part x, int units, int begin, int n, uint32_t tag, ring_state &r, shared_head *head, int limit, const k_step_run &run, float (*squares)[WARPS]) {
-    enum { POLLS = 2, PIECE = 64 * POLLS }; // as many of the next piece are under way
-    float square = 0, offset = a.norm_offset;
-    bool f32 = a.x_dtype == K_F32, has_norm = a.has_norm;
-    int words = f32 ? n : n / 2, lane = threadIdx.x % 32, rows = a.rows, link_row = f32 ? (int)a.w.in : (int)a.w.in / 2;
-    const uint64_t *link = a.x_link + (f32 ? begin : begin / 2);
-    const float *norm = a.norm ? a.norm + begin : NULL;
-    row_words<POLLS> now, ahead;
-    ask_words<POLLS>(now, link, 0, words, tag);
+static __device__ __forceinline__ float stage_sum(const k_instr &in, x_part x, float4 *room, int begin, int n, ring_state &r, shared_head *head, int limit, const k_step_run &run, int at, coming &next) {
+    enum { POLLS = 4 };
+    const k_step_linear &a = in.u.linear;
+    const float *norm = a.norm, *sum_norm = a.sum_norm, *residual = a.residual + begin;
+    const uint64_t *link = a.x_link + begin, *more = a.residual_link ? a.residual_link + begin : NULL;
+    int lane = threadIdx.x % 32;
+    uint32_t tag = head->tag + a.x_maker, more_tag = head->tag + a.residual_maker;
+    float square = 0, offset = a.sum_offset;
+    if (!n) next = begin_instr(run, head, at);
 #pragma unroll 1
-    for (int row = 0, base = 0; row < rows;) {
-        int next_base = base + PIECE < words ? base + PIECE : 0, next_row = next_base ? row : row + 1;
-        if (next_row < rows) ask_words<POLLS>(ahead, link + (next_base ? 0 : link_row), next_base, words, tag);
-        if (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
-        await_words<POLLS>(now.v, link + base, tag, run.barrier);
+    for (int base = 0; base < n; base += 64 * POLLS) {
+        uint4 v[POLLS], h[POLLS];
+        float2 w[POLLS];
 #pragma unroll
         for (int j = 0; j < POLLS; j++) {
-            int word = base + 64 * j;
-            if (word >= words) continue; // the same for all lanes
-            float y = __uint_as_float(now.v[j].x), z = __uint_as_float(now.v[j].z);
-            if (f32 && has_norm) {
-                float2 w = norm ? *(const float2 *)(norm + word + 2 * lane) : float2{1.0f - offset, 1.0f - offset}; // rows behind the first find it near
-                square = fmaf(z, z, fmaf(y, y, square));
-                y *= w.x + offset, z *= w.y + offset;
-            }
-            put_words<KIND>(x, word, now.v[j], f32, y, z, words);
+            int i = base + 64 * j + 2 * lane;
+            v[j] = uint4{0, tag, 0, tag}, h[j] = uint4{0, more_tag, 0, more_tag};
+            w[j] = float2{1.0f - offset, 1.0f - offset};
+            if (i >= n) continue;
+            v[j] = load_tagged2(link + i);
+            if (more) h[j] = load_tagged2(more + i);
+            else h[j].x = __float_as_uint(residual[i]), h[j].z = __float_as_uint(residual[i + 1]);
+            if (sum_norm) w[j] = *(const float2 *)(sum_norm + begin + i);
         }
-        now = ahead;
-        base = next_base;
-        if (next_row == row) continue;
-        if (has_norm) {
-            square = warp_sum(square);
-            if (lane == 0) squares[row][threadIdx.x / 32] = square;
-            square = 0;
+        if (base == 0) next = begin_instr(run, head, at);
+        if (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
+        if (more) await_words<POLLS>(h, more + base, more_tag, run.barrier);
+        await_words<POLLS>(v, link + base, tag, run.barrier);
+#pragma unroll
+        for (int j = 0; j < POLLS; j++) {
+            if (base + 64 * j >= n) continue; // the same for all lanes
+            float y = __uint_as_float(v[j].x), z = __uint_as_float(v[j].z);
+            square = fmaf(z, z, fmaf(y, y, square));
+            room[(base / 64 + j) * 32 + lane] = float4{y * (w[j].x + offset), z * (w[j].y + offset), __uint_as_float(h[j].x), __uint_as_float(h[j].z)};
         }
-        row = next_row, link += link_row;
-        x = part_of_row(x, 1, units);
     }
+    square = warp_sum(square);
+    if (lane == 0) head->came[threadIdx.x / 32] = square;
+    offset = a.norm_offset;
+    float2 w[POLLS];
+#pragma unroll
+    for (int j = 0; j < POLLS; j++) {
+        w[j] = float2{1.0f - offset, 1.0f - offset};
+        if (norm && 64 * j < n) w[j] = *(const float2 *)(norm + begin + 64 * j + 2 * lane);
+    }
+    __syncthreads();
+    float own = rsqrtf(fmaf(sum_lanes<WARPS>(head->came[threadIdx.x % WARPS]), a.inv_in, a.sum_eps)) * a.own_scale, keep = a.residual_scale;
+    int busy = in.stream.tiles_each ? gridDim.x : in.stream.tiles_more; // the first blocks have tiles
+    square = 0;
+#pragma unroll 1
+    for (int base = 0; base < n; base += 64 * POLLS) {
+#pragma unroll
+        for (int j = 0; j < POLLS; j++) {
+            int word = base + 64 * j, i = begin + word + 2 * lane;
+            if (word >= n) continue; // the same for all lanes
+            float4 v = room[word / 64 * 32 + lane];
+            float y = fmaf(v.x, own, v.z * keep), z = fmaf(v.y, own, v.w * keep);
+            if (a.sum_link && i / 64 % busy == (int)blockIdx.x) store_words(a.sum_link + i, uint4{__float_as_uint(y), head->tag + in.number, __float_as_uint(z), head->tag + in.number});
+            square = fmaf(z, z, fmaf(y, y, square));
+            float2 by = w[j];
+            if (norm && word + 64 * POLLS < n) w[j] = *(const float2 *)(norm + i + 64 * POLLS);
+            put_unit<has_groups<KIND>()>(x.units + word * 2, x.scales + word / 64, y * (by.x + offset), z * (by.y + offset), x.sums + word / 64);
+        }
+    }
+    return square;
 }
 #endif

@@ -39,8 +39,10 @@ static __device__ __noinline__ bool gave_up(uint32_t *count, int polls) {
 
 #ifdef MLXCEL_EMULATE
 static inline void grid_barrier(uint32_t *, uint32_t) {}
-static inline void grid_leave(uint32_t *count, uint32_t tags) {
-    if (threadIdx.x == 0 && blockIdx.x == gridDim.x - 1) count[COUNTERS_TAG] += tags;
+static inline bool grid_leave(uint32_t *count, uint32_t tags) {
+    if (threadIdx.x || blockIdx.x != gridDim.x - 1) return false;
+    count[COUNTERS_TAG] += tags;
+    return true;
 }
 static inline void prefetch_lines(const void *, int64_t) {}
 static inline void prefetch_line(const void *) {}
@@ -58,6 +60,23 @@ static inline uint2 load_tagged(const uint64_t *p) {
 static inline uint4 load_tagged2(const uint64_t *p) {
     uint2 a = load_tagged(p), b = load_tagged(p + 1);
     return uint4{a.x, a.y, b.x, b.y};
+}
+static inline void order_stores() {}
+static inline void store_words(void *p, uint2 x) {
+    memcpy(p, &x, sizeof x);
+}
+static inline void store_words(void *p, uint4 x) {
+    memcpy(p, &x, sizeof x);
+}
+static inline uint2 load_words2(const void *p) {
+    uint2 x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+static inline uint4 load_words4(const void *p) {
+    uint4 x;
+    memcpy(&x, p, sizeof x);
+    return x;
 }
 static inline bool in_all_lanes(bool x) {
     int all = x;
@@ -85,12 +104,12 @@ static __device__ __forceinline__ void grid_barrier(uint32_t *count, uint32_t ar
     __syncthreads();
 }
 
-// The last block to leave sets both counters back for the next launch, whose tags are others.
-static __device__ __forceinline__ void grid_leave(uint32_t *count, uint32_t tags) {
-    if (threadIdx.x == 0 && atomicAdd(count + 1, 1u) == gridDim.x - 1) {
-        count[0] = count[1] = 0;
-        count[COUNTERS_TAG] += tags;
-    }
+// The last block to leave sets both counters back for the next launch, whose tags are others. True in its first thread.
+static __device__ __forceinline__ bool grid_leave(uint32_t *count, uint32_t tags) {
+    if (threadIdx.x || atomicAdd(count + 1, 1u) != gridDim.x - 1) return false;
+    count[0] = count[1] = 0;
+    count[COUNTERS_TAG] += tags;
+    return true;
 }
 
 // One warp asks for n bytes, a multiple of 16, from a multiple of 16 on.
@@ -133,8 +152,26 @@ static __device__ __forceinline__ uint4 load_tagged2(const uint64_t *p) {
     asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];" : "=l"(v), "=l"(w) : "l"(p) : "memory");
     return uint4{(uint32_t)v, (uint32_t)(v >> 32), (uint32_t)w, (uint32_t)(w >> 32)};
 }
+// Words without tags, for other blocks: each pair is written in one piece, and read in one.
+static __device__ __forceinline__ void store_words(void *p, uint2 x) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"((uint64_t)x.y << 32 | x.x) : "memory");
+}
+static __device__ __forceinline__ void store_words(void *p, uint4 x) {
+    asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"((uint64_t)x.y << 32 | x.x), "l"((uint64_t)x.w << 32 | x.z) : "memory");
+}
+static __device__ __forceinline__ uint2 load_words2(const void *p) {
+    return load_tagged((const uint64_t *)p);
+}
+static __device__ __forceinline__ uint4 load_words4(const void *p) {
+    return load_tagged2((const uint64_t *)p);
+}
 static __device__ __forceinline__ bool in_all_lanes(bool x) {
     return __all_sync(FULL, x);
+}
+
+// What the block wrote before is visible to who sees what it writes behind this.
+static __device__ __forceinline__ void order_stores() {
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
 // What other blocks of this launch wrote: past L1.

@@ -104,13 +104,6 @@ static __device__ __forceinline__ uint2 panel_bytes(const panel_unit &u, int row
     for (int i = 0; i < 8; i++) out[tile_byte(i) / 4] |= (words[i / 4] >> 8 * (i % 4) & 255) << 8 * (tile_byte(i) % 4);
     return uint2{out[0], out[1]};
 }
-static __device__ __forceinline__ uint16_t half_bits(float x) {
-#ifdef MLXCEL_EMULATE
-    return emu_float2half(x).bits;
-#else
-    return __half_as_ushort(__float2half_rn(x));
-#endif
-}
 // Scale and bias of a row.
 static __device__ __forceinline__ uint32_t panel_meta(const panel_unit &u, int row, int group) {
     const unsigned char *numbers = panel_group(u, group) + panel_codes(u);

@@ -59,11 +59,12 @@ static uint64_t values_bytes(const struct planner *p, int32_t rows) {
     return bytes;
 }
 
-/* What experts keep of each row while they run. */
+/* What experts keep while they run: of each pair of a row and an expert its inner values, its result and where it is, and the rows once more. */
 static uint64_t experts_bytes(const struct planner *p, int32_t rows) {
     const struct moe_spec *m = &p->model.spec.moe;
+    uint64_t pairs = (uint64_t)rows * (uint64_t)m->route.k, hidden = (uint64_t)p->model.spec.hidden;
     if (!m->n_experts) return 0;
-    return (uint64_t)rows * (uint64_t)m->route.k * (uint64_t)(3 * m->inner + 2 * p->model.spec.hidden) * sizeof(float);
+    return (pairs * ((uint64_t)m->inner + hidden + 3) + (uint64_t)rows * hidden) * sizeof(float);
 }
 
 /* Beside the values: products of dequantised rows, choosing, tables. */
@@ -72,17 +73,22 @@ static uint64_t step_bytes(const struct planner *p, int32_t rows) {
     return values_bytes(p, rows) + experts_bytes(p, rows) + 2 * logits + 3 * (uint64_t)SMALL_BYTES;
 }
 
-/* The cache of layers [first, end) on a GPU. */
-static uint64_t cache_bytes(const struct planner *p, int32_t first, int32_t end) {
+static int32_t layers_between(const struct kv_class *k, int32_t first, int32_t end) {
+    int32_t n_layers = 0;
+    for (int32_t i = 0; i < k->n_layers; i++) n_layers += k->layers[i] >= first && k->layers[i] < end;
+    return n_layers;
+}
+
+/* The cache of layers [first, end) on a GPU, which may borrow those before n_host. */
+static uint64_t cache_bytes(const struct planner *p, int32_t first, int32_t end, int32_t n_host) {
     const struct kv_layout *l = &p->model.spec.kv;
     uint64_t bytes = 0;
     for (int32_t i = 0; i < l->n_classes; i++) {
         struct kv_class k = l->classes[i];
         int64_t span = (int64_t)k.window + p->out->rows + 2 * KV_BLOCK, tokens = p->tokens;
         if (k.window > 0 && span * p->seqs < tokens) tokens = span * p->seqs;
-        k.n_layers = 0;
-        for (int32_t n = 0; n < l->classes[i].n_layers; n++)
-            k.n_layers += l->classes[i].layers[n] >= first && l->classes[i].layers[n] < end;
+        k.n_layers = layers_between(&l->classes[i], first, end);
+        k.n_borrowed = layers_between(&l->classes[i], 0, n_host);
         bytes += kv_position_bytes(p->card, &k) * (uint64_t)(tokens + KV_BLOCK * (p->seqs + 1));
     }
     for (int32_t i = 0; i < l->n_states; i++)
@@ -111,7 +117,8 @@ static void count(const struct planner *p, struct placement *out) {
     out->n_experts_moved = 0;
     for (int32_t side = 0; side <= last; side++) {
         out->weights[side] = side > SIDE_HOST || has_host ? t->all : 0;
-        out->cache[side] = side > SIDE_HOST ? cache_bytes(p, plan->first_layers[side], split_plan_end(plan, side)) : 0;
+        int32_t n_host = side == SIDE_CARD && plan->borrow_rows ? first : 0;
+        out->cache[side] = side > SIDE_HOST ? cache_bytes(p, plan->first_layers[side], split_plan_end(plan, side), n_host) : 0;
     }
     out->weights[has_host ? SIDE_HOST : SIDE_CARD] += t->before;
     out->weights[last] += t->behind + t->ends;
@@ -347,7 +354,7 @@ static int plan_with(struct planner *p, struct err *err) {
     p->out->all += t->before + t->behind + t->ends + t->all;
     choose_tokens(p);
     choose_rows(p);
-    for (int32_t i = 0; i < t->n_layers; i++) p->layer_cache[i] = cache_bytes(p, i, i + 1);
+    for (int32_t i = 0; i < t->n_layers; i++) p->layer_cache[i] = cache_bytes(p, i, i + 1, 0);
     TRY(choose(p, err));
     return check_host(p, err);
 }

@@ -83,8 +83,15 @@ struct kv_class {
     int32_t window;                            /* 0: all positions are kept */
     int32_t picture_rows;                      /* its positions are rows of pictures, of which one has so many; 0: they are tokens */
     int32_t n_blocks;
-    int32_t wide;          /* scores get so large that bf16 keys show: a backend whose cache is bf16 keeps this class in f32 */
+    int32_t wide;       /* scores get so large that bf16 keys show: a backend whose cache is bf16 keeps this class in f32 */
+    int32_t n_borrowed; /* layers of another device's, with which this one may compute (kv_borrow): their numbers follow those of its own */
     const int32_t *layers; /* [n_layers] the model's layer that each belongs to; NULL: not told */
+};
+
+/* A class's cache in the host's memory: [layers][n_blocks][heads] blocks of f16, keys [k_width][KV_BLOCK] and values [KV_BLOCK][v_width]. */
+struct kv_lent {
+    void *k, *v;
+    size_t k_bytes, v_bytes;
 };
 
 struct state_class {
@@ -159,6 +166,12 @@ struct choice_tables {
 
 enum { GIVEN_SETS = 8, STEP_AXES = 3 };
 
+/* A value of a part of a step that another part reads, and where it goes. */
+struct step_output {
+    int32_t id;
+    void *to;
+};
+
 struct step {
     int32_t n_rows, n_seqs;
     int32_t n_logits, n_wanted;                           /* rows whose logits are wanted; those and the rows whose hidden states are */
@@ -183,7 +196,11 @@ struct step {
     float *adapters; /* [seqs][n_adapters] scale of each; 0: it is not used */
     float *rope;     /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
     const void *const *inputs; /* what the ops INPUT give, in memory of the host; NULL: the list has none */
-    void *block;               /* all arrays above, in one piece */
+    const struct step_output *
+        outputs; /* [n_outputs] what will be sent, or read, behind this part to the same memory as in every step of its key, until that is freed
+                                        * (host_alloc): the part may bring it there itself */
+    int32_t n_outputs;
+    void *block; /* all arrays above, in one piece */
     size_t block_bytes;
 };
 
@@ -251,14 +268,19 @@ struct backend_type {
      * borrows nothing. */
     int (*weight_borrow)(struct backend *be, const struct weight_source *source, const struct weight_lent *lent, struct weight *out,
                          struct err *err);
-    /* What it sets aside at most of the device's memory when it borrows weights like this one, however many they are. */
+    /* What a weight like this one takes at most of the device's memory while it is used, when it is borrowed. */
     size_t (*borrow_bytes)(const struct backend *be, const struct weight_source *source);
     /* Bytes of a cached number of this class, as kv_open will store it. Absent: a float's. */
     int32_t (*kv_number_bytes)(const struct backend *be, const struct kv_class *k);
-    /* Bytes that kv_open takes beside the cache, for each position of a cached head. Absent: none. */
+    /* Bytes that kv_open takes beside the cache, for each position of a cached head; of a class without layers, too. Absent: none. */
     int32_t (*kv_aside_bytes)(const struct backend *be, const struct kv_class *k);
     int (*kv_open)(struct backend *be, const struct kv_layout *layout, struct err *err);
     void (*kv_close)(struct backend *be);
+    /* Where a class lies, for another device that computes with its layers; false: in no form that others know. Absent: it lends nothing. */
+    bool (*kv_lend)(const struct backend *be, int32_t kv_class, struct kv_lent *out);
+    /* From now until kv_close ops may name the lent layers, kv_class.n_borrowed of them. A prompt's step reads what it needs of them, and writes what
+     * is new, before what was launched is done. *out_does false: this device does without. Absent: it borrows nothing. */
+    int (*kv_borrow)(struct backend *be, int32_t kv_class, const struct kv_lent *lent, bool *out_does, struct err *err);
     /* Copy-on-write and snapshots. */
     int (*block_copy)(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err);
     int (*slot_copy)(struct backend *be, int32_t from, int32_t to, struct err *err);
@@ -314,7 +336,7 @@ struct backend {
     int32_t kv_bits;            /* 8 or 4: of a cached number, beside a scale of four bytes for each vector; 0: kv_number_bytes tells */
     int32_t rows_max;           /* rows that a step may have; 0: any number */
     int32_t tower_rows_max;     /* the same of a step without wide products, as towers have them */
-    double row_first, row_more; /* a step with n > 1 rows takes 1 + row_first + row_more * (n - 1) steps of one; 0: not for drafts */
+    double row_first, row_more; /* n > 1 rows take 1 + row_first + row_more * (n - 1) steps of one, so far; 0: not for drafts */
     bool reads_shared;          /* blocks of step.sharing are read once for all of its rows */
     bool mixes_rows;            /* one step may have both rows with logits and rows with hidden states */
     bool adapts;                /* it has the op ADAPT */

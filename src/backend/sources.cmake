@@ -33,6 +33,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/run.c
   src/backend/cuda/select.c
   src/backend/cuda/context/borrow.c
+  src/backend/cuda/context/borrow_kv.c
   src/backend/cuda/context/choose.c
   src/backend/cuda/context/context.c
   src/backend/cuda/context/given.c
@@ -45,10 +46,12 @@ set(BACKEND_SOURCES
   src/backend/cuda/context/weight.c
   src/backend/cuda/decode/attention.c
   src/backend/cuda/decode/experts.c
+  src/backend/cuda/decode/latent.c
   src/backend/cuda/decode/graph.c
   src/backend/cuda/decode/instr.c
   src/backend/cuda/decode/links.c
   src/backend/cuda/decode/product.c
+  src/backend/cuda/decode/rows.c
   src/backend/cuda/device/arch.c
   src/backend/cuda/device/driver.c
   src/backend/cuda/device/embedded.c
@@ -71,6 +74,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/lower/lower_gemm.c
   src/backend/cuda/lower/lower_linear.c
   src/backend/cuda/lower/lower_mix.c
+  src/backend/cuda/lower/lower_part.c
   src/backend/cuda/lower/lower_ranks.c
   src/backend/cuda/lower/lower_rows.c
   src/backend/cuda/lower/pattern.c

@@ -192,8 +192,7 @@ struct engine {
     struct sampler_work **works;       /* [n_works] one for each thread that chooses; made when first needed */
     int32_t n_works;
     struct drafter *drafters[N_DRAFTS]; /* NULL: jobs have no such drafts here */
-    struct draft_cost draft_cost;
-    struct draft_ask *asks; /* [seqs] scratch, with the jobs that ask; NULL: there are no drafts */
+    struct draft_ask *asks;             /* [seqs] scratch, with the jobs that ask; NULL: there are no drafts */
     struct job **asking;
     struct engine_stats live; /* published after each turn */
     /* under the lock */

@@ -10,7 +10,7 @@ uint64_t kv_read_bytes(const struct backend *be, const struct kv_class *k) {
 }
 
 uint64_t kv_position_bytes(const struct backend *be, const struct kv_class *k) {
-    uint64_t aside = be->type->kv_aside_bytes && k->n_layers ? (uint64_t)be->type->kv_aside_bytes(be, k) : 0;
+    uint64_t aside = be->type->kv_aside_bytes ? (uint64_t)be->type->kv_aside_bytes(be, k) : 0;
     return kv_read_bytes(be, k) + (uint64_t)k->heads * aside;
 }
 

@@ -66,6 +66,14 @@ static int reserve_key(struct runner *r, const struct step_key *key, struct err 
     return r->backend->type->reserve(r->backend, err);
 }
 
+/* A short draft of one request: the backend sees before the first one what such a step is on it (struct backend.row_first). */
+static int reserve_draft(struct runner *r, struct err *err) {
+    enum { ROWS = 4 };
+    int32_t n = r->limits.logits < ROWS ? r->limits.logits : ROWS;
+    struct step_key key = {.n_rows = n, .n_seqs = 1, .n_logits = n, .max_len = n, .chooses = r->backend->chooses ? CHOICE_ALL : 0};
+    return r->limits.drafts && n > 1 && n <= r->limits.context ? reserve_key(r, &key, err) : ERR_OK;
+}
+
 /* Plans the largest steps, so that later ones find their memory. */
 static int reserve(struct runner *r, struct err *err) {
     bool has_head = !r->model->spec.is_encoder, looks = runner_looks(r);
@@ -86,7 +94,8 @@ static int reserve(struct runner *r, struct err *err) {
     }
     if (has_head) TRY(reserve_key(r, &key, err));
     key.n_hidden = key.n_rows - key.n_logits;
-    return (r->backend->mixes_rows || !has_head) && key.n_hidden ? reserve_key(r, &key, err) : ERR_OK;
+    if ((r->backend->mixes_rows || !has_head) && key.n_hidden) TRY(reserve_key(r, &key, err));
+    return reserve_draft(r, err);
 }
 
 /* The cache, with room for l->kv_tokens. */

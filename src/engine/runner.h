@@ -18,6 +18,7 @@ struct runner_limits {
     int64_t kv_tokens;  /* positions that the cache holds in all; 0: seqs * context */
     double kv_share;    /* above 0: the cache takes at most this share of the memory that is free when everything else has been allocated */
     bool keeps_context; /* the context was asked for: it is not made shorter for want of memory */
+    bool drafts;        /* some steps check drafts */
 };
 
 struct runner {

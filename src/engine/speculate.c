@@ -28,9 +28,9 @@ int speculate_open(struct engine *e, struct runner_limits *limits, const struct 
     if (limits->logits < limits->seqs) limits->logits = limits->seqs;
     limits->logits += rows;
     if (limits->rows < limits->seqs + rows) limits->rows = limits->seqs + rows;
+    limits->drafts = true;
     bool is_recurrent = m->spec.kv.n_states > 0;
     if (is_recurrent) limits->snapshots += limits->seqs;
-    e->draft_cost = (struct draft_cost){be->row_first, be->row_more * (is_recurrent ? 2 : 1)}; /* rows of a state are computed again */
     e->drafters[DRAFT_NGRAM] = &ngram;
     e->asks = mem_alloc((size_t)limits->seqs * sizeof *e->asks);
     e->asking = mem_alloc((size_t)limits->seqs * sizeof(struct job *));
@@ -139,9 +139,15 @@ static int32_t count_rows_anyway(const struct engine *e) {
     return n;
 }
 
+/* What the backend knows of its rows, which may change while it works. Rows of a state are computed again. */
+static struct draft_cost cost_of(const struct engine *e, const struct job_draft *d) {
+    const struct backend *be = e->runner.backend;
+    return (struct draft_cost){be->row_first, be->row_more * (is_recurrent(e) ? 2 : 1) + d->drafter->cost};
+}
+
 /* Where the device runs ahead, the length was chosen when the job decided to wait for its token. */
 static int32_t length_of(const struct engine *e, struct job_draft *d, int32_t n_rows, int32_t most) {
-    struct draft_cost cost = {e->draft_cost.first, e->draft_cost.more + d->drafter->cost};
+    struct draft_cost cost = cost_of(e, d);
     if (!e->runner.backend->runs_ahead) return draft_pace_length(&d->pace, d->kind, &cost, n_rows, most);
     return d->n_hoped < most ? d->n_hoped : most;
 }
@@ -180,7 +186,7 @@ static void look_ahead(struct engine *e, struct job *j, int32_t n_known) {
     struct job_draft *d = &j->draft;
     d->n_hoped = 0;
     if (!e->runner.backend->runs_ahead || !d->drafter || n_known < j->spec.n_tokens || n_known > j->seq.n_tokens) return;
-    struct draft_cost cost = {e->draft_cost.first, e->draft_cost.more + d->drafter->cost};
+    struct draft_cost cost = cost_of(e, d);
     struct draft_ask a = ask_for(j, n_known, d->most);
     if (d->drafter->type->is_dear) {
         d->n_hoped = draft_pace_length(&d->pace, 0, &cost, count_rows_anyway(e), d->most);

@@ -576,6 +576,19 @@ SHAPE_PARTS(tiny_oss_parts, TWO_NORMS(192),
       {"mlp.experts.gate_proj", 64, 192, PART_EXPERTS | PART_MXFP4 | PART_BIAS},
       {"mlp.experts.up_proj", 64, 192, PART_EXPERTS | PART_MXFP4 | PART_BIAS},
       {"mlp.experts.down_proj", 192, 64, PART_EXPERTS | PART_MXFP4 | PART_BIAS});
+#define TINY_LATENT_PARTS(heads) \
+      {"self_attn.kv_a_proj_with_mqa", 576, 128, 0}, {"self_attn.kv_a_layernorm", 0, 512, PART_NORM}, \
+      {"self_attn.kv_b_proj", heads * 128, 512, 0}, {"self_attn.o_proj", 128, heads * 64, 0}, \
+      {"mlp.gate_proj", 128, 128, PART_FIRST}, {"mlp.up_proj", 128, 128, PART_FIRST}, {"mlp.down_proj", 128, 128, PART_FIRST}, \
+      {"mlp.gate", 8, 128, PART_PLAIN | PART_REST}, \
+      {"mlp.switch_mlp.gate_proj", 64, 128, PART_EXPERTS | PART_REST}, {"mlp.switch_mlp.up_proj", 64, 128, PART_EXPERTS | PART_REST}, \
+      {"mlp.switch_mlp.down_proj", 128, 64, PART_EXPERTS | PART_REST}, \
+      {"mlp.shared_experts.gate_proj", 128, 128, PART_REST}, {"mlp.shared_experts.up_proj", 128, 128, PART_REST}, \
+      {"mlp.shared_experts.down_proj", 128, 128, PART_REST}
+SHAPE_PARTS(tiny_latent_parts, TWO_NORMS(128), {"self_attn.q_proj", 4 * 128, 128, 0}, TINY_LATENT_PARTS(4));
+SHAPE_PARTS(tiny_latents_parts, TWO_NORMS(128),
+      {"self_attn.q_a_proj", 192, 128, 0}, {"self_attn.q_a_layernorm", 0, 192, PART_NORM}, {"self_attn.q_b_proj", 20 * 128, 192, 0},
+      {"mlp.gate.e_score_correction_bias", 0, 8, PART_VECTOR | PART_REST}, TINY_LATENT_PARTS(20));
 SHAPE_PARTS(glm_air_parts, TWO_NORMS(4096),
       {"self_attn.q_proj", 12288, 4096, PART_BIAS}, {"self_attn.k_proj", 1024, 4096, PART_BIAS}, {"self_attn.v_proj", 1024, 4096, PART_BIAS},
       {"self_attn.o_proj", 4096, 12288, 0},
@@ -599,6 +612,11 @@ SHAPE_PARTS(gemma3_parts, TWO_NORMS(2560),
       {"self_attn.q_proj", 2048, 2560, 0}, {"self_attn.k_proj", 1024, 2560, 0}, {"self_attn.v_proj", 1024, 2560, 0},
       {"self_attn.o_proj", 2560, 2048, 0}, {"self_attn.q_norm", 0, 256, PART_NORM}, {"self_attn.k_norm", 0, 256, PART_NORM},
       {"mlp.gate_proj", 10240, 2560, 0}, {"mlp.up_proj", 10240, 2560, 0}, {"mlp.down_proj", 2560, 10240, 0});
+SHAPE_PARTS(tiny_gemma_parts, TWO_NORMS(192),
+      {"pre_feedforward_layernorm", 0, 192, PART_NORM}, {"post_feedforward_layernorm", 0, 192, PART_NORM},
+      {"self_attn.q_proj", 1024, 192, 0}, {"self_attn.k_proj", 512, 192, 0}, {"self_attn.v_proj", 512, 192, 0},
+      {"self_attn.o_proj", 192, 1024, 0}, {"self_attn.q_norm", 0, 256, PART_NORM}, {"self_attn.k_norm", 0, 256, PART_NORM},
+      {"mlp.gate_proj", 256, 192, 0}, {"mlp.up_proj", 256, 192, 0}, {"mlp.down_proj", 192, 256, 0});
 SHAPE_PARTS(phi3_parts, TWO_NORMS(3072),
       {"self_attn.qkv_proj", 9216, 3072, 0}, {"self_attn.o_proj", 3072, 3072, 0},
       {"mlp.gate_up_proj", 16384, 3072, 0}, {"mlp.down_proj", 3072, 8192, 0});
@@ -711,6 +729,58 @@ const struct model_shape model_shapes[] = {
      .experts = {8, 4, 64},
      .parts = tiny_oss_parts,
      .config = "\"num_local_experts\": 8, \"sliding_window\": 16, \"swiglu_limit\": 7.0"},
+    {.name = "tiny-gemma",
+     .type = "gemma3_text",
+     .layers = 4,
+     .hidden = 192,
+     .inner = 256,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 256,
+     .vocab = 4096,
+     .context = 512,
+     .theta = 1e6f,
+     .tied = true,
+     .rope_scaling = "{\"rope_type\":\"linear\",\"factor\":8.0}",
+     .parts = tiny_gemma_parts,
+     .norms_add_one = true,
+     .config = "\"hidden_activation\": \"gelu_pytorch_tanh\", \"sliding_window\": 16, \"sliding_window_pattern\": 2, "
+               "\"query_pre_attn_scalar\": 256, \"rope_local_base_freq\": 10000.0"},
+    {.name = "tiny-latent",
+     .type = "deepseek_v2",
+     .layers = 3,
+     .hidden = 128,
+     .inner = 128,
+     .heads = 4,
+     .kv_heads = 4,
+     .head_dim = 64,
+     .vocab = 4096,
+     .context = 512,
+     .theta = 1e4f,
+     .rope_scaling = YARN(2.0, ",\"mscale\":0.707,\"mscale_all_dim\":0.707"),
+     .experts = {8, 3, 64},
+     .dense_layers = 1,
+     .parts = tiny_latent_parts,
+     .config = "\"n_routed_experts\": 8, \"n_shared_experts\": 2, \"first_k_dense_replace\": 1, \"routed_scaling_factor\": 1.0, "
+               "\"topk_method\": \"greedy\", \"scoring_func\": \"softmax\", \"kv_lora_rank\": 512, \"q_lora_rank\": null, "
+               "\"qk_nope_head_dim\": 64, \"qk_rope_head_dim\": 64, \"v_head_dim\": 64"},
+    {.name = "tiny-latents",
+     .type = "deepseek_v3",
+     .layers = 3,
+     .hidden = 128,
+     .inner = 128,
+     .heads = 20,
+     .kv_heads = 20,
+     .head_dim = 64,
+     .vocab = 4096,
+     .context = 512,
+     .theta = 1e4f,
+     .experts = {8, 3, 64},
+     .dense_layers = 1,
+     .parts = tiny_latents_parts,
+     .config = "\"n_routed_experts\": 8, \"n_shared_experts\": 2, \"first_k_dense_replace\": 1, \"routed_scaling_factor\": 1.5, "
+               "\"n_group\": 2, \"topk_group\": 1, \"norm_topk_prob\": true, \"topk_method\": \"noaux_tc\", \"scoring_func\": \"sigmoid\", "
+               "\"kv_lora_rank\": 512, \"q_lora_rank\": 192, \"qk_nope_head_dim\": 64, \"qk_rope_head_dim\": 64, \"v_head_dim\": 64"},
 };
 
 const int32_t model_n_shapes = (int32_t)(sizeof model_shapes / sizeof *model_shapes);

@@ -611,7 +611,8 @@ static void add_experts(struct maker *m) {
         {2, 2, 192, 192, 208, 75, 0, true, false},  {3, 2, 1088, 64, 48, 3, 0, false, true},     {24, 20, 128, 320, 32, 2, 1, true, false},
         {32, 4, 256, 192, 304, 9, 1, true, false},  {16, 4, 256, 192, 304, 20, 1, true, false},  {16, 2, 192, 64, 32, 9, 2, true, true},
         {2, 2, 256, 320, 304, 150, 1, true, false}, {2, 2, 1088, 192, 304, 110, 0, false, true}, {3, 1, 128, 64, 144, 70, 2, true, true},
-        {4, 2, 192, 128, 144, 20, 1, true, false},  {6, 4, 320, 192, 144, 1, 0, true, false},
+        {4, 2, 192, 128, 144, 20, 1, true, false},  {6, 4, 320, 192, 144, 1, 0, true, false},    {8, 4, 128, 64, 144, 20, 1, true, false},
+        {8, 4, 128, 64, 144, 36, 1, true, false},
     };
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

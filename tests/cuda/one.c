@@ -1,5 +1,5 @@
-/* kernels/one.cu and few.cu by themselves: products of one row and of several against sums in double precision, with x in every form in which it comes;
- * several rows must have the same bits as each of them alone; both halves of chosen experts, with and without biases. A wait for a word that nobody writes must end with the host's message and leave the
+/* kernels/one.cu, few.cu and several.cu by themselves: products of one row and of several against sums in double precision, with x in every form in which it comes;
+ * several rows must have the same bits as each of them alone; both halves of chosen experts, with and without biases; x that is the sum of a norm and a residual. A wait for a word that nobody writes must end with the host's message and leave the
  * kernel usable; the same of kernels/step.cu, whose blocks wait at a barrier. Skipped where there is no GPU. */
 #include "../backend_alone.h"
 
@@ -27,7 +27,8 @@ struct product {
 
 struct bench {
     struct cuda *c;
-    CUdeviceptr weights, x, norm, y, residual, instrs, experts; /* experts: struct chosen */
+    CUdeviceptr weights, x, norm, y, residual, instrs, experts, units,
+        sum; /* experts: struct chosen; units: x of several rows; sum: struct summed */
     unsigned char packed[OUT_MAX * IN_MAX * 2];
     float w[OUT_MAX * IN_MAX], x_f32[ROWS_MAX][IN_MAX], norm_f32[IN_MAX], y_f32[ROWS_MAX][OUT_MAX], alone[ROWS_MAX][OUT_MAX];
     uint64_t words[ROWS_MAX * IN_MAX], added[ROWS_MAX * OUT_MAX];
@@ -180,25 +181,47 @@ static int next_tag(struct bench *b, uint32_t *out, struct err *err) {
     return ERR_OK;
 }
 
-static int launch_instr(struct bench *b, struct k_instr in, struct err *err) {
+enum { X_BYTES = 6 * (IN_MAX / UNIT * ROWS_MAX * (ROWS_UNIT + ROWS_SCALE) + ROWS_MAX * LIST_WARPS * 8 + 128) };
+
+/* Launches n instructions with the kernel that takes `first`: all at once, or one by one where blocks cannot wait for each other. */
+static int launch_instrs(struct bench *b, const struct k_instr *first, const struct k_instr *in, int32_t n, const struct rows_memory *x,
+                         struct err *err) {
     struct launch l;
-    int32_t depth;
-    if (!cuda_list_fits(b->c, &in, 1, &l, &depth)) return err_set(err, ERR_EINTERNAL, "kernels/one.cu does not take this product");
-    struct k_step_run run = {.instrs = b->instrs, .barrier = b->c->counters, .n = 1, .tags = 1, .depth = depth};
-    void *params[] = {&run};
-    TRY(cuda_upload(b->c, b->instrs, &in, sizeof in, "an instruction", err));
-    TRY_CU(b->c->d->cuLaunchKernel(b->c->gpu->functions[l.kernel], l.grid[0], 1, 1, l.threads, 1, 1, l.shared_bytes, b->c->stream, params,
-                                   NULL),
-           "launching");
+    int32_t depth, at_once = b->c->gpu->can_run_lists ? n : 1;
+    if (!cuda_list_fits(b->c, first, 1, &l, &depth)) return err_set(err, ERR_EINTERNAL, "kernels/one.cu does not take this product");
+    TRY(cuda_upload(b->c, b->instrs, in, (size_t)n * sizeof *in, "instructions", err));
+    for (int32_t i = 0; i < n; i += at_once) {
+        struct k_step_run run = {.instrs = b->instrs + (size_t)i * sizeof *in,
+                                 .barrier = b->c->counters,
+                                 .n = at_once,
+                                 .tags = i + at_once == n ? n : 0,
+                                 .depth = depth,
+                                 .x_units = b->units,
+                                 .x_rest = (int64_t)x->rest,
+                                 .x_bytes = (int64_t)x->bytes};
+        void *params[] = {&run};
+        TRY_CU(b->c->d->cuLaunchKernel(b->c->gpu->functions[l.kernel], l.grid[0], 1, 1, l.threads, 1, 1, l.shared_bytes, b->c->stream,
+                                       params, NULL),
+               "launching");
+    }
     return cuda_wait(b->c, err);
 }
 
+static int launch_instr(struct bench *b, struct k_instr in, struct err *err) {
+    return launch_instrs(b, &in, &in, 1, &(struct rows_memory){0}, err);
+}
+
 static int launch(struct bench *b, const struct product *p, struct err *err) {
-    struct k_instr in = instr_of(b, p);
-    cuda_links_find(&in, &(struct step_values){.reads = -1}, 1);
-    if (p->form >= LINK_F32) in.u.linear.x_link = b->x;
-    if (p->has_residual) in.u.linear.residual_link = b->residual, in.u.linear.residual_scale = 1;
-    return launch_instr(b, in, err);
+    struct k_instr one = instr_of(b, p), in[2] = {one};
+    struct step_values values[2] = {{.reads = -1}};
+    int32_t n = p->rows > 1 ? cuda_rows_expand(in, values, 1) : 1;
+    struct k_step_linear *x = &in[0].u.linear, *product = &in[n - 1].u.linear;
+    struct rows_memory memory = cuda_rows_memory(in, n);
+    cuda_links_find(in, values, n);
+    if (p->form >= LINK_F32) x->x_link = b->x;
+    if (p->has_residual) product->residual_link = b->residual, product->residual_scale = 1;
+    cuda_rows_place(in, n, &memory, b->units);
+    return launch_instrs(b, &one, in, n, &memory, err);
 }
 
 /* The words that a product reads; `late` ones, of x or of what is added, carry the tag before. */
@@ -436,6 +459,91 @@ static int check_experts(struct bench *b, const struct expert_product *x, struct
     return compare_experts(b, x, &c, err);
 }
 
+/* ---- x that is a sum: the norm of what came, times OWN, and a residual, times KEPT ------------------------------------- */
+
+static const float OWN = 0.75f, KEPT = 1.25f, SUM_OFFSET = 1;
+
+/* What lies on the device: the residual in words and as it is, the norm's weight, room for the sum. */
+struct summed {
+    uint64_t residual[IN_MAX];
+    float plain[IN_MAX], norm[IN_MAX];
+    uint64_t sum[IN_MAX];
+};
+
+struct sum_product {
+    struct product p;
+    bool is_linked, has_weight; /* the residual; the norm */
+};
+
+static int launch_sum(struct bench *b, const struct sum_product *x, struct err *err) {
+    struct k_instr in = instr_of(b, &x->p);
+    struct k_step_linear *a = &in.u.linear;
+    a->has_sum = 1, a->sum_eps = 1e-5f, a->sum_offset = SUM_OFFSET;
+    a->sum_norm = x->has_weight ? b->sum + offsetof(struct summed, norm) : 0;
+    a->own_scale = OWN, a->residual_scale = KEPT;
+    cuda_links_find(&in, &(struct step_values){.reads = -1}, 1);
+    a->x_link = b->x;
+    if (x->is_linked) a->residual_link = b->sum + offsetof(struct summed, residual);
+    else a->residual = b->sum + offsetof(struct summed, plain);
+    a->sum_link = b->sum + offsetof(struct summed, sum);
+    return launch_instr(b, in, err);
+}
+
+/* tag: that words of the sum have to carry. x_f32 becomes the sum. */
+static int compare_sum(struct bench *b, const struct sum_product *x, const struct summed *s, uint32_t tag, struct err *err) {
+    const struct product *p = &x->p;
+    float *of = b->x_f32[0];
+    double square = 0;
+    for (int32_t k = 0; k < p->in; k++) square += (double)of[k] * (double)of[k];
+    double factor = (double)OWN / sqrt(square / p->in + 1e-5);
+    for (int32_t k = 0; k < p->in; k++) {
+        double own = (double)of[k] * factor * (x->has_weight ? (double)(s->norm[k] + SUM_OFFSET) : 1.0),
+               kept = (double)(s->plain[k] * KEPT);
+        float y = f32_from_bits((uint32_t)s->sum[k]);
+        if (s->sum[k] >> 32 != tag) return err_set(err, ERR_EDEVICE, "element %d of the sum is not there", k);
+        if (!(fabs((double)y - own - kept) <= 1e-6 * (fabs(own) + fabs(kept))))
+            return err_set(err, ERR_EDEVICE, "element %d of the sum is %.9g, expected %.9g", k, (double)y, own + kept);
+        of[k] = y;
+    }
+    return compare(b, p, err);
+}
+
+static int prepare_sum(struct bench *b, const struct sum_product *x, struct summed *s, enum late late, uint32_t *out_tag, struct err *err) {
+    TRY(next_tag(b, out_tag, err));
+    for (int32_t k = 0; k < IN_MAX; k++) {
+        s->plain[k] = 8 * draw(12, k), s->norm[k] = draw(13, k), s->sum[k] = 0;
+        s->residual[k] = (uint64_t)(late == LATE_RESIDUAL ? *out_tag - 1 : *out_tag) << 32 | f32_bits(s->plain[k]);
+    }
+    TRY(cuda_upload(b->c, b->sum, s, sizeof *s, "a sum", err));
+    return prepare(b, &x->p, late, err);
+}
+
+/* Right, and the same bits again. */
+static int check_sum(struct bench *b, const struct sum_product *x, struct err *err) {
+    static struct summed s;
+    for (int32_t turn = 0; turn < 2; turn++) {
+        uint32_t tag;
+        TRY(prepare_sum(b, x, &s, LATE_NONE, &tag, err));
+        TRY(launch_sum(b, x, err));
+        if (turn) memcpy(b->alone, b->y_f32, sizeof b->alone);
+        TRY_CU(b->c->d->cuMemcpyDtoH(b->y_f32, b->y, sizeof b->y_f32), "results");
+        TRY_CU(b->c->d->cuMemcpyDtoH(&s, b->sum, sizeof s), "a sum");
+        TRY(compare_sum(b, x, &s, tag, err));
+    }
+    if (memcmp(b->alone, b->y_f32, sizeof b->alone) != 0) return err_set(err, ERR_EDEVICE, "the same sum twice has other bits");
+    return ERR_OK;
+}
+
+static int check_sum_wait(struct bench *b, const struct sum_product *x, enum late late, struct err *err) {
+    static struct summed s;
+    struct err words = {0};
+    uint32_t tag;
+    TRY(prepare_sum(b, x, &s, late, &tag, err));
+    if (launch_sum(b, x, &words) != ERR_EDEVICE || !strstr(words.msg, "waited for each other in vain"))
+        return err_set(err, ERR_EDEVICE, "a wait for nothing: %s", words.code ? words.msg : "no error");
+    return check_sum(b, x, err);
+}
+
 /* The same product twice with kernels/step.cu, and a barrier between the two. */
 static int launch_barrier(struct bench *b, const struct product *p, struct err *err) {
     struct k_instr in[2] = {instr_of(b, p), instr_of(b, p)};
@@ -468,11 +576,14 @@ static int open_bench(struct bench *b, struct err *err) {
     TRY(cuda_alloc(b->c, sizeof b->y_f32, "results", &b->y, err));
     TRY(cuda_alloc(b->c, sizeof b->added, "a residual", &b->residual, err));
     TRY(cuda_alloc(b->c, sizeof(struct chosen), "a choice", &b->experts, err));
+    TRY(cuda_alloc(b->c, sizeof(struct summed), "a sum", &b->sum, err));
+    TRY(cuda_alloc(b->c, X_BYTES, "x of several rows", &b->units, err));
+    TRY_CU(b->c->d->cuMemsetD32Async(b->units, ROWS_NOT_THERE, X_BYTES / 4, b->c->stream), "x of several rows");
     return cuda_alloc(b->c, 2 * sizeof(struct k_instr), "two instructions", &b->instrs, err);
 }
 
 static void close_bench(struct bench *b) {
-    CUdeviceptr *all[] = {&b->weights, &b->x, &b->norm, &b->y, &b->residual, &b->instrs, &b->experts};
+    CUdeviceptr *all[] = {&b->weights, &b->x, &b->norm, &b->y, &b->residual, &b->instrs, &b->experts, &b->units, &b->sum};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) cuda_free(b->c, all[i]);
     cuda_backend.close(&b->c->base);
 }
@@ -509,6 +620,26 @@ static void check_all_experts(struct bench *b) {
     }
 }
 
+static void check_all_sums(struct bench *b) {
+    static const int32_t ins[] = {64, 320, 1088, IN_MAX}, outs[] = {16, OUT_MAX};
+    for (int32_t i = 0; i < 4 * 2 * 2 * 2 * 2; i++) {
+        struct sum_product x = {.is_linked = i / 8 % 2, .has_weight = i / 16 % 2};
+        x.p = (struct product){.mode = K_AFFINE,
+                               .bits = 4,
+                               .group = UNIT,
+                               .in = ins[i % 4],
+                               .out = outs[i / 4 % 2],
+                               .form = LINK_F32,
+                               .has_norm = i / 32,
+                               .is_f16 = i % 4 == 1,
+                               .rows = 1};
+        struct err err = {0};
+        note(check_sum(b, &x, &err), "product of a sum", &x.p, &err);
+        if (x.is_linked && x.p.in == 1088)
+            note(check_sum_wait(b, &x, i / 4 % 2 ? LATE_X : LATE_RESIDUAL, &err), "wait for a sum", &x.p, &err);
+    }
+}
+
 static void check_all(struct bench *b) {
     static const int32_t ins[] = {64, 128, 1088, IN_MAX}, outs[] = {16, OUT_MAX};
     static const int32_t bits[] = {4, 8, 16};
@@ -527,7 +658,7 @@ static void check_all(struct bench *b) {
         struct err err = {0};
         note(check_product(b, &p, &err), "product", &p, &err);
         p.rows = 2 + i / 3 % (ROWS_MAX - 1);
-        if (p.mode == K_AFFINE && b->c->gpu->functions[KERNEL_few_4_128]) note(check_rows(b, &p, &err), "product of rows", &p, &err);
+        if (p.mode == K_AFFINE && b->c->gpu->functions[KERNEL_several_4_128]) note(check_rows(b, &p, &err), "product of rows", &p, &err);
         p.rows = 1, p.group = UNIT >> (1 + i / 3 % 2);
         if (p.mode == K_AFFINE) note(check_product(b, &p, &err), "product in short groups", &p, &err);
     }
@@ -563,6 +694,7 @@ int main(void) {
     else {
         check_all(&b);
         if (b.c->gpu->functions[KERNEL_one_mixed_64]) check_all_experts(&b);
+        if (b.c->gpu->functions[KERNEL_one_post_128]) check_all_sums(&b);
     }
     close_bench(&b);
     printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_passed + n_failed ? 0 : 1);

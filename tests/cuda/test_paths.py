@@ -19,9 +19,11 @@ import gguf_shape
 
 GGUF_FILES = [("llama-3.1-8b", "q4_k_m"), ("llama-3.2-1b", "q5_k"), ("llama-3.2-1b", "q6_k"), ("llama-3.2-1b", "q8_0"), ("qwen3-30b-a3b", "q4_k_m")]
 LIMIT = 0.01
-ONE_KERNEL = [f"{shape}-{kind}.gguf" for shape, kind in GGUF_FILES if shape != "qwen3-30b-a3b"] + ["gpt-oss-20b-mxfp4-q8"]
+ONE_KERNEL = [f"{shape}-{kind}.gguf" for shape, kind in GGUF_FILES if shape != "qwen3-30b-a3b"] + [
+    "gpt-oss-20b-mxfp4-q8", "Gemma-2-9B-4bit", "Gemma-3-1B-4bit", "Gemma-3-4B-4bit", "Gemma-3-27B-4bit", "DeepSeek-V2-Lite-4bit", "GLM-4.7-Flash-4bit"]
 FEW_LAUNCHES = 6  # the embedding, the list, the choice
-CUT_LISTS = {("llama-3.1-8b-q4_k_m.gguf", "80"), ("llama-3.2-1b-q6_k.gguf", "80")}  # rings of step.cu for long rows of Q6_K do not fit 163 KB
+CUT_LISTS = {("llama-3.1-8b-q4_k_m.gguf", "80"), ("llama-3.2-1b-q6_k.gguf", "80"),  # rings of step.cu for long rows of Q6_K do not fit 163 KB
+             ("Gemma-3-27B-4bit", "86"), ("Gemma-3-27B-4bit", "89"), ("Gemma-3-27B-4bit", "120")}  # nor those for rows of 21,504 elements 99 KB
 LISTED = ["75"]  # their kernels for prompts and batches do not exist: bf16 products begin with 8.0
 # (checkpoint, step): the share that is known, rounded up to a thousandth
 EXCEPTIONS = {}

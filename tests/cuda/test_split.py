@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Models on an emulated GPU (tests/cuda/emu) and the CPU together: layers, or experts alone, where the CPU has them.
 
-Golden models in exact precision (dense, experts, windows, recurrent state), and one in the default precision beside the exact CPU; prompts that borrow the CPU's weights; the built-in
+Golden models in exact precision (dense, experts, windows, recurrent state), and one in the default precision beside the exact CPU; prompts that borrow the CPU's weights and cache; the built-in
 model's tokens against the CPU's; a card that is too small, with and without a wish; a server with several requests at once, twice the same; memory
 that others take between planning and loading; a lost GPU; two GPUs. Needs a build with kernels for 9.0 (as test_emulated.py does), and g++.
 
@@ -59,8 +59,9 @@ def check_borrowed(build, folder, data):
         cases += [("experts", "99,99,1", golden, "qwen3_moe-q4-g64", True), ("layers with experts", "1,0,1", golden, "qwen3_moe-q4-g64", True), ("windows", "1,0,1", golden, "gemma3-q4-g64", True)]
     for what, places, models, only, is_lent in cases:
         command = [f"{build}/golden_tests", "--backend", "cuda", "--precision", "auto", "--close", "--split", places, *(["--only", only] if only else []), models]
-        rc, out, err = execute(command, folder, "sms=4;late;report")
-        ok = rc == 0 and re.search(r"^1 passed, 0 failed", out, re.M) and ("emu: tile_of_panels" in err) == is_lent and "emu: 0 pieces of memory left" in err
+        rc, out, err = execute(command, folder, "sms=4;lazy;report")  # copies as early, and kernels as late as may be
+        visits = is_lent and places.startswith("1,")
+        ok = rc == 0 and re.search(r"^1 passed, 0 failed", out, re.M) and ("emu: tile_of_panels" in err) == is_lent and ("emu: kv_fetch" in err) == visits and "emu: 0 pieces of memory left" in err
         yield f"{what}, borrowed, --split {places}", ok, out + err
     bench = [f"{build}/mlxcel", "bench", "--device", "cuda", "-p", "32", "-n", "2", "-b", "1", "-r", "1", "--verify"]
     for options, limits, is_lent in ((["--shape", "tiny-moe", "--cpu-experts", "2", "--stream-prompts", "1"], "late", True), (["--shape", "tiny", "--dtype", "f16", "--gpu-layers", "1", "--stream-prompts", "1"], "late", True),
@@ -79,6 +80,10 @@ def check_tokens(build, folder, cpu_text):
         yield f"tokens with {' '.join(options)}", rc == 0 and out == cpu_text and line in err, f"{out!r} {cpu_text!r}\n{err}"
     rc, out, err = execute([f"{build}/mlxcel", "bench", "--device", "cuda", "--shape", "tiny-moe", "--cpu-experts", "1", "-p", "0", "-n", "2", "-b", "1", "--verify"], folder)
     yield "a model's experts, verified", rc == 0 and "32 one by one" in err and "the experts of 1 layers on the CPU" in out + err, out + err
+    command = [f"{build}/mlxcel", "bench", "--device", "cuda", "--shape", "tiny-moe", "--cpu-experts", "2", "-p", "0", "-n", "4", "-b", "1,3", "-r", "1", "--verify"]
+    rc, out, err = execute(command, folder, "sms=4;late;lazy;report")
+    ok = rc == 0 and "32 one by one" in err and all(f"emu: {k} " in err for k in ("pass_in", "pass_out")) and "emu: 0 pieces of memory left" in err
+    yield "values that kernels pass to the CPU and back", ok, out + err
     rc, out, err = execute([f"{build}/mlxcel", "inspect", "--gpu-layers", "3"], folder)
     yield "inspect", rc == 0 and re.search(r"^places        3 of 8 layers on the GPU \(\S+ MB\), 5 on the CPU \(\S+ MB\)$", out, re.M), out + err
 
@@ -104,23 +109,25 @@ def check_gpus(build, folder, cpu_text):
 
 
 def ask(url, prompt):
-    body = json.dumps({"prompt": prompt, "max_tokens": 3, "temperature": 0}).encode()
+    """Status, text and log-probabilities of an answer."""
+    body = json.dumps({"prompt": prompt, "max_tokens": 3, "temperature": 0, "logprobs": 1}).encode()
     try:
         with urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": "application/json"}), timeout=HANG) as reply:
-            return reply.status, json.loads(reply.read())["choices"][0]["text"]
+            choice = json.loads(reply.read())["choices"][0]
+            return reply.status, choice["text"], choice["logprobs"]["token_logprobs"]
     except urllib.error.HTTPError as e:
-        return e.code, e.read().decode()
+        return e.code, e.read().decode(), []
 
 
-def serve(build, folder, limits, rounds, prompts, *options):
-    """What a server says to all prompts at once, round after round; its exit code and messages."""
+def serve(build, folder, limits, rounds, *options):
+    """What a server says to rounds of prompts, those of one round at once; its exit code and messages."""
     env = dict(os.environ, EMU_CUDA=limits)
     if folder:
         env["LD_LIBRARY_PATH"] = folder
     server = subprocess.Popen([f"{build}/mlxcel", "serve", "--port", "0", "--log-format", "json", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=ROOT)
     url = json.loads(server.stdout.readline())["url"] + "/v1/completions"
-    with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
-        answers = [list(pool.map(lambda p: ask(url, p), prompts)) for _ in range(rounds)]
+    with concurrent.futures.ThreadPoolExecutor(max(len(prompts) for prompts in rounds)) as pool:
+        answers = [list(pool.map(lambda p: ask(url, p), prompts)) for prompts in rounds]
     server.terminate()
     try:
         err = server.communicate(timeout=HANG)[1]
@@ -130,13 +137,33 @@ def serve(build, folder, limits, rounds, prompts, *options):
     return answers, server.returncode, err
 
 
+def texts(answers):
+    return [[(a[0], a[1]) for a in together] for together in answers]
+
+
+def are_close(answers, want):
+    pairs = [(p, q) for a, b in zip(answers, want) for x, y in zip(a, b) for p, q in zip(x[2], y[2])]
+    return texts(answers) == texts(want) and len(pairs) > 12 and max(abs(p - q) for p, q in pairs) < 0.05
+
+
+def check_visits(build, folder):
+    """Prompts whose attention the GPU computes with the CPU's cache: whole ones, beginnings that are kept, with company, and with a last chunk that the CPU computes."""
+    girl, ball = "Once upon a time there was a little girl who lived in a house near the forest with her mother and her dog. " * 14, "Tom had a red ball. " * 60 + "He"
+    rounds = [["Sue went home. " * 75], [girl[:700]], [girl], [girl + "One day she"], [girl + "The dog", ball, girl[:300]]]
+    want = serve(build, None, "", rounds, "--device", "cpu", "--precision", "exact", "--parallel", "3")[0]
+    for options, limits, visits in ((["1"], "late;lazy", True), (["200", "--gpu-memory", "500M"], "late;lazy", True), (["1"], "late;unpinned", False), (["1", "--kv-bits", "8"], "late;lazy", False)):
+        answers, rc, err = serve(build, folder, f"sms=4;report;{limits}", rounds, "--device", "cuda", "--gpu-layers", "3", "--parallel", "3", "--stream-prompts", *options)
+        ok = rc == 0 and are_close(answers, want) and all(f"emu: {k} " in err for k in ("kv_fetch", "kv_return")) == visits and "emu: 0 pieces of memory left" in err
+        yield f"prompts with the CPU's cache, --stream-prompts {' '.join(options)} ({limits})", ok, f"{answers} {want} {err}"
+
+
 def check_servers(build, folder):
     exact = ["--precision", "exact", "--parallel", "3", "--ctx-size", "256"]
-    want = serve(build, None, "", 1, PROMPTS, "--device", "cpu", *exact)[0][0]
-    answers, rc, err = serve(build, folder, "sms=4;report", 2, PROMPTS, "--device", "cuda", "--gpu-layers", "2", *exact)
-    yield "a server's answers, at once and again", rc == 0 and answers == [want, want] and want[0][0] == 200, f"{answers} {want} {err}"
+    want = serve(build, None, "", [PROMPTS], "--device", "cpu", *exact)[0][0]
+    answers, rc, err = serve(build, folder, "sms=4;report", [PROMPTS, PROMPTS], "--device", "cuda", "--gpu-layers", "2", *exact)
+    yield "a server's answers, at once and again", rc == 0 and texts(answers) == texts([want, want]) and want[0][0] == 200, f"{answers} {want} {err}"
     yield "memory that a server gives back", "emu: 0 pieces of memory left" in err, err
-    answers, rc, err = serve(build, folder, "sms=4;broken", 1, PROMPTS[:1], "--device", "cuda", "--gpu-layers", "2")
+    answers, rc, err = serve(build, folder, "sms=4;broken", [PROMPTS[:1]], "--device", "cuda", "--gpu-layers", "2")
     yield "a lost GPU's answer", any(a[0] == 500 and "failed on the server" in a[1] for a in answers[0]), str(answers)
     yield "a lost GPU's server", rc == 1 and "the device is lost" in err, f"{rc} {err}"
 
@@ -176,6 +203,7 @@ def all_checks(build, folder, data):
     yield from check_refusals(build, folder)
     yield from check_gpus(build, folder, cpu_text)
     yield from check_servers(build, folder)
+    yield from check_visits(build, folder)
     yield from check_golden(build, folder, data)
 
 

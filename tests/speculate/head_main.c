@@ -188,7 +188,7 @@ static int open(const char *arg, struct session_options o, struct session **out,
     o.n_threads = 2;
     o.n_queue = -1;
     TRY(session_open(&o, out, err));
-    (*out)->engine->draft_cost = (struct draft_cost){0, 0}; /* drafts are as long as they may be */
+    (*out)->backend->row_first = (*out)->backend->row_more = 0; /* drafts are as long as they may be */
     (*out)->engine->drafters[o.draft]->cost = 0;
     return ERR_OK;
 }

@@ -663,9 +663,15 @@ static void lists_of_few_rows(void) {
     c->gpu->functions[KERNEL_one_4_64] = (CUfunction)(void *)c;
     CHECK(!cuda_list_fits(c, in, 5, &l, &depth)); /* not compiled for this GPU */
     c->gpu->functions[KERNEL_few_4_64] = (CUfunction)(void *)c;
-    CHECK(cuda_list_fits(c, in, 5, &l, &depth) && l.kernel == KERNEL_few_4_64 && depth == 6);
-    in[4].u.linear.w.in = 14336; /* an 8B's: x of several rows leaves less for the rings */
-    CHECK(cuda_list_fits(c, in, 5, &l, &depth) && depth == 5 && l.shared_bytes <= 232448);
+    CHECK(cuda_list_fits(c, in, 5, &l, &depth) && l.kernel == KERNEL_few_4_64 && depth == 4);
+    in[4].u.linear.w.in = 14336; /* an 8B's: x of several rows lies in memory, and leaves as much for the rings */
+    CHECK(cuda_list_fits(c, in, 5, &l, &depth) && depth == 4 && l.shared_bytes <= 232448);
+    in[1].u.attn.rows = 5; /* beyond four, the next units of x are on their way to shared memory */
+    for (int i = 0; i < 5; i++)
+        if (i != 1) in[i].u.linear.rows = 5;
+    CHECK(!cuda_list_fits(c, in, 5, &l, &depth));
+    c->gpu->functions[KERNEL_several_4_64] = (CUfunction)(void *)c;
+    CHECK(cuda_list_fits(c, in, 5, &l, &depth) && l.kernel == KERNEL_several_4_64 && depth == 3 && l.shared_bytes <= 232448);
     layer(&of);
     in[1].u.attn.rows = 3;
     for (int i = 0; i < 5; i++)

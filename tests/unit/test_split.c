@@ -5,7 +5,7 @@
 #include "unit.h"
 
 #include "api/session_internal.h"
-#include "backend/split/cut.h"
+#include "backend/split/split_internal.h"
 #include "backend/split/tally.h"
 
 enum { N_JOBS = 5, N_NEW = 12, N_PROMPT = 90 };
@@ -150,6 +150,26 @@ static void two_devices_say_what_one_says(void) {
     }
 }
 
+/* The list of a decode step is walked and cut once, until one comes that has another. */
+static void decode_steps_keep_their_list(void) {
+    static struct said got[N_JOBS];
+    struct device *card = open_card(0);
+    struct session_options o = options_of("tiny", card);
+    o.gpu_layers = (struct session_layers){SHARE_NUMBER, 1};
+    struct session *s = open_session(&o);
+    struct split *split = (struct split *)s->backend;
+    run_jobs(s, got);
+    struct step_key key = split->key, longer = key, wider = key;
+    CHECK(key.decode_only && split->is_cut);
+    longer.max_len++;
+    wider.n_rows++, wider.n_seqs++, wider.n_logits++;
+    CHECK(!s->backend->type->begin(s->backend, &longer));
+    CHECK(s->backend->type->begin(s->backend, &wider) && s->backend->list.n_ops == 0);
+    CHECK(s->backend->type->begin(s->backend, &key)); /* that list is gone */
+    session_close(s);
+    device_release(card);
+}
+
 static void preemption_changes_nothing_on_two(void) {
     static struct said want[N_JOBS], got[N_JOBS];
     struct session_options o = options_of("tiny-moe", NULL);
@@ -287,6 +307,7 @@ static void the_line_says_what_went_where(void) {
 static const struct unit_case cases[] = {
     {"lists_are_cut_where_the_side_changes", lists_are_cut_where_the_side_changes},
     {"two_devices_say_what_one_says", two_devices_say_what_one_says},
+    {"decode_steps_keep_their_list", decode_steps_keep_their_list},
     {"preemption_changes_nothing_on_two", preemption_changes_nothing_on_two},
     {"blocks_have_the_parts_of_both", blocks_have_the_parts_of_both},
     {"plans_fit_what_is_there", plans_fit_what_is_there},

@@ -33,6 +33,7 @@ const struct backend_type cuda_backend = {
     .kv_aside_bytes = cuda_kv_aside_bytes,
     .kv_open = cuda_kv_open,
     .kv_close = cuda_kv_close,
+    .kv_borrow = cuda_kv_borrow,
     .block_copy = cuda_block_copy,
     .slot_copy = cuda_slot_copy,
     .block_bytes = cuda_block_bytes,

@@ -35,6 +35,7 @@ struct cuda_group {
         struct step_experts experts;
         struct step_product product;
         struct step_attention attention;
+        struct step_latent latent;
         struct cuda_qkv qkv;
     } of;
 };

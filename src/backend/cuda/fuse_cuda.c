@@ -116,6 +116,13 @@ static void lower_group_attention(struct cuda *c, const struct cuda_group *g) {
     step_attention_lower(c, &g->of.attention);
 }
 
+static int32_t group_latent(const struct cuda *c, struct cuda_group *g) {
+    return step_latent_find(c, g->first, &g->of.latent);
+}
+static void lower_group_latent(struct cuda *c, const struct cuda_group *g) {
+    step_latent_lower(c, &g->of.latent);
+}
+
 static int32_t group_gate(const struct cuda *c, struct cuda_group *g) {
     return is_gate(c, g->first) ? 2 : 0;
 }
@@ -152,9 +159,9 @@ static const struct group_kind {
     int32_t (*find)(const struct cuda *c, struct cuda_group *g);
     void (*lower)(struct cuda *c, const struct cuda_group *g);
 } group_kinds[] = {
-    {group_experts, lower_group_experts}, {group_product, lower_group_product},       {group_attention, lower_group_attention},
-    {group_gate, lower_group_gate},       {group_parts_norm, lower_group_parts_norm}, {group_parts_qkv, lower_group_parts_qkv},
-    {group_qkv, lower_group_qkv},
+    {group_experts, lower_group_experts},     {group_latent, lower_group_latent}, {group_product, lower_group_product},
+    {group_attention, lower_group_attention}, {group_gate, lower_group_gate},     {group_parts_norm, lower_group_parts_norm},
+    {group_parts_qkv, lower_group_parts_qkv}, {group_qkv, lower_group_qkv},
 };
 
 static int32_t find_group(const struct cuda *c, struct cuda_group *g) {

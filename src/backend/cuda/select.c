@@ -176,6 +176,11 @@ void cuda_choose_dtypes(struct cuda *c) {
 
 /* ---- lowering ----------------------------------------------------------------------------------------------------- */
 
+/* Launches from `first` on are of this op. */
+static void note_launches(struct program *p, int32_t first, int32_t op, bool is_slow) {
+    for (int32_t i = first; i < p->n_launches; i++) p->launches[i].op = op, p->launches[i].is_slow = is_slow;
+}
+
 int cuda_lower(struct cuda *c, struct err *err) {
     struct oplist *l = &c->base.list;
     struct program *p = &c->program;
@@ -185,15 +190,20 @@ int cuda_lower(struct cuda *c, struct err *err) {
     c->lower_code = CUDA_SUCCESS;
     c->dequantised_need = 0;
     c->places.need = 0;
-    p->n_loans = 0;
+    p->n_loans = p->first_open = p->loan_end = 0;
+    p->bytes_before = 0;
+    for (int32_t i = 0; i < c->layout.n_classes; i++) c->kv[i].guest = -1;
     c->i_dequantised = 0;
     c->carrier = -1;
+    cuda_pass_inputs(c);
+    note_launches(p, 0, 0, false);
     for (int32_t i = 0, n, i_group = 0; i < l->n_ops; i += n) {
         int32_t first = p->n_launches;
         bool is_slow = false;
         bool is_group = i_group < c->n_groups && c->groups[i_group].first == i;
         n = is_group ? c->groups[i_group].n : 1;
-        int32_t first_loan = cuda_borrow(c, i, n);
+        cuda_borrow(c, i, n);
+        cuda_fetch_cache(c, i, n);
         if (is_group) {
             cuda_lower_group(c, &c->groups[i_group++]);
         } else if (!cuda_op_is_empty(&l->ops[i])) {
@@ -204,9 +214,13 @@ int cuda_lower(struct cuda *c, struct err *err) {
             row->lower(c, &l->ops[i]);
             is_slow = row->is_slow;
         }
-        cuda_borrow_done(c, first_loan);
-        for (int32_t k = first; k < p->n_launches; k++) p->launches[k].op = i, p->launches[k].is_slow = is_slow;
+        cuda_return_cache(c, i, n);
+        cuda_borrow_done(c);
+        note_launches(p, first, i, is_slow);
     }
+    int32_t behind = p->n_launches;
     cuda_tell_chosen(c);
+    cuda_pass_outputs(c);
+    note_launches(p, behind, l->n_ops - 1, false);
     return cuda_check(c->d, c->lower_code, err, "describing a matrix to the copy engine");
 }

@@ -126,8 +126,10 @@ void split_layout(const struct split *s, const struct kv_layout *layout, int32_t
     out->n_states = 0;
     for (int32_t i = 0; i < layout->n_classes; i++) {
         const struct kv_class *k = &layout->classes[i];
-        out->classes[i].n_layers = 0;
-        for (int32_t n = 0; n < k->n_layers; n++) out->classes[i].n_layers += k->layers && split_plan_side(&s->plan, k->layers[n]) == side;
+        int32_t n_on[SIDES_MAX] = {0};
+        for (int32_t n = 0; k->layers && n < k->n_layers; n++) n_on[split_plan_side(&s->plan, k->layers[n])]++;
+        out->classes[i].n_layers = n_on[side];
+        out->classes[i].n_borrowed = side == SIDE_CARD && s->plan.borrow_rows && !s->cannot_borrow ? n_on[SIDE_HOST] : 0;
     }
     for (int32_t i = 0; i < layout->n_states; i++)
         if (split_plan_side(&s->plan, layout->states[i].layer) == side) out->states[out->n_states++] = layout->states[i];
@@ -177,12 +179,17 @@ static int32_t weights_side(const struct split *s, struct op *op) {
     return s->borrows ? borrower : SIDE_HOST;
 }
 
+/* Whether the op computes on the first card with a layer of the host's cache. */
+static bool is_visit(const struct split *s, const struct kv_ref *kv, int32_t side) {
+    return s->visits && s->lends[kv->kv_class] && side == SIDE_CARD && s->kv[kv->kv_class][kv->index].side == SIDE_HOST;
+}
+
 /* The side of the op's cache or state; -1: it has none. */
 static int32_t memory_side(const struct split *s, struct op *op) {
     const int32_t *state = op_state(op);
     for (int32_t i = 0; i < op_kv_places(); i++) {
         const struct kv_ref *kv = op_kv_at(op, i);
-        if (kv) return s->kv[kv->kv_class][kv->index].side;
+        if (kv) return is_visit(s, kv, SIDE_CARD) ? SIDE_CARD : s->kv[kv->kv_class][kv->index].side;
     }
     return state ? s->states[*state].side : -1;
 }
@@ -209,6 +216,12 @@ bool split_may_borrow(const struct split *s) {
     return s->plan.borrow_rows && !s->cannot_borrow && !s->key.decode_only && s->key.n_rows >= s->plan.borrow_rows;
 }
 
+bool split_may_visit(const struct split *s) {
+    bool lends = false;
+    for (int32_t i = 0; i < KV_CLASSES_MAX; i++) lends = lends || s->lends[i];
+    return lends;
+}
+
 static const struct weight *on_side(const struct weight *w, int32_t side) {
     while (w && w->side != side) w = w->twin;
     return w;
@@ -218,7 +231,9 @@ int split_move_op(const struct split *s, struct op *op, int32_t side, struct err
     int32_t *state = op_state(op);
     for (int32_t i = 0; i < op_kv_places(); i++) {
         struct kv_ref *kv = op_kv_at(op, i);
-        if (kv) kv->index = s->kv[kv->kv_class][kv->index].index;
+        if (!kv) continue;
+        int32_t own = is_visit(s, kv, side) ? s->layouts[side].classes[kv->kv_class].n_layers : 0; /* layers of the host follow them */
+        kv->index = own + s->kv[kv->kv_class][kv->index].index;
     }
     if (state) *state = s->states[*state].index;
     for (int32_t i = 0; i < op_weight_places(); i++) {

@@ -92,13 +92,25 @@ static void name_layout(struct split *s) {
     snprintf(s->layout_name, sizeof s->layout_name, "split-%08x", (unsigned)hash);
 }
 
+/* Cards before the host, whose memory they may have borrowed. */
 static void split_kv_close(struct backend *be) {
     struct split *s = (struct split *)be;
-    for (int32_t i = 0; i < s->n_sides; i++) {
+    for (int32_t i = s->n_sides - 1; i >= 0; i--) {
         if (s->sides[i]) s->sides[i]->type->kv_close(s->sides[i]);
         s->runs[i] = false;
     }
+    for (int32_t i = 0; i < KV_CLASSES_MAX; i++) s->lends[i] = false;
+    s->may_visit = s->is_cut = false;
     split_kv_maps_free(s);
+}
+
+/* The first card gets the host's layers of a class, where both can do that. */
+static int lend(struct split *s, int32_t kv_class, struct err *err) {
+    struct backend *host = s->sides[SIDE_HOST], *card = s->sides[SIDE_CARD];
+    struct kv_lent lent;
+    bool may = host && s->layouts[SIDE_CARD].classes[kv_class].n_borrowed && host->type->kv_lend && card->type->kv_borrow;
+    if (!may || !host->type->kv_lend(host, kv_class, &lent)) return ERR_OK;
+    return card->type->kv_borrow(card, kv_class, &lent, &s->lends[kv_class], err);
 }
 
 static int split_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err) {
@@ -107,11 +119,13 @@ static int split_kv_open(struct backend *be, const struct kv_layout *layout, str
     name_layout(s);
     for (int32_t i = 0; i < s->n_sides; i++)
         if (s->sides[i]) TRY(s->sides[i]->type->kv_open(s->sides[i], &s->layouts[i], err));
+    for (int32_t i = 0; i < layout->n_classes; i++) TRY(lend(s, i, err));
     return ERR_OK;
 }
 
 static int split_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err) {
     struct split *s = (struct split *)be;
+    TRY(split_end_visit(s, err));
     for (int32_t i = 0; i < s->n_sides; i++)
         if (s->layouts[i].classes[kv_class].n_layers) TRY(s->sides[i]->type->block_copy(s->sides[i], kv_class, from, to, err));
     return ERR_OK;
@@ -146,7 +160,8 @@ static size_t split_block_bytes(const struct backend *be, int32_t kv_class, cons
 }
 
 static int split_block_read(struct backend *be, int32_t kv_class, int32_t block, void *dst, struct err *err) {
-    const struct split *s = (const struct split *)be;
+    struct split *s = (struct split *)be;
+    TRY(split_end_visit(s, err));
     const char *layout;
     unsigned char *to = dst;
     for (int32_t i = 0; i < s->n_sides; i++) {
@@ -158,7 +173,8 @@ static int split_block_read(struct backend *be, int32_t kv_class, int32_t block,
 }
 
 static int split_block_write(struct backend *be, int32_t kv_class, int32_t block, const void *src, struct err *err) {
-    const struct split *s = (const struct split *)be;
+    struct split *s = (struct split *)be;
+    TRY(split_end_visit(s, err));
     const char *layout;
     const unsigned char *from = src;
     for (int32_t i = 0; i < s->n_sides; i++) {
@@ -196,10 +212,20 @@ static int split_slot_write(struct backend *be, int32_t slot, const float *src, 
 
 /* ---- steps ------------------------------------------------------------------------------------------------------------ */
 
+/* Whether two decode steps have the same list: lengths do not show in it. */
+static bool same_list(const struct step_key *a, const struct step_key *b) {
+    return a->decode_only && b->decode_only && a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->n_logits == b->n_logits &&
+           a->n_hidden == b->n_hidden && a->chooses == b->chooses && a->adapts == b->adapts && a->gives == b->gives &&
+           a->has_places == b->has_places && a->sees == b->sees && a->has_spans == b->has_spans;
+}
+
+/* The list of the last step stays, cut as it is, where this one has the same. */
 static bool split_begin(struct backend *be, const struct step_key *key) {
-    ((struct split *)be)->key = *key;
-    oplist_begin(&be->list, key->n_rows, key->n_logits + key->n_hidden);
-    return true;
+    struct split *s = (struct split *)be;
+    s->is_cut = s->is_cut && same_list(&s->key, key);
+    s->key = *key;
+    if (!s->is_cut) oplist_begin(&be->list, key->n_rows, key->n_logits + key->n_hidden);
+    return !s->is_cut;
 }
 
 /* The head is its, and so is what is chosen. */

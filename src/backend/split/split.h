@@ -9,8 +9,8 @@
  * (2) Sides have layers in their order: first the host, then the cards. Of the cards' layers, the experts of those before `experts_from` are the
  *     host's, too. The embedding is the first side's, the head the last one's.
  * (3) In a step of many prompt rows, products with the host's weights run on a card, which copies these weights while it works (struct
- *     weight.is_borrowed): the first one's for layers of the host, else that of the layer. Caches and recurrent states stay where they are, and so do the ops
- *     that use them.
+ *     weight.is_borrowed): the first one's for layers of the host, else that of the layer. Recurrent states stay where they are, and so do the ops
+ *     that use them. The host's cache stays there too; the first card computes with it where it can (kv_borrow), else the host does.
  * (4) Nothing here names a device: a card may be any backend that takes parts of steps (struct backend.takes_inputs). There may be no host.
  */
 #ifndef MLXCEL_BACKEND_SPLIT_SPLIT_H

@@ -20,13 +20,17 @@ struct split {
     uint64_t weight_bytes[SIDES_MAX];
     bool cannot_borrow; /* a matrix of the host has a form that a card does not know */
     bool borrows;       /* the step that is being cut runs the host's products on cards */
+    bool visits;        /* and computes there with the host's cache */
+    bool may_visit;     /* the first card may still read the host's cache, or write there */
 
     struct kv_layout layouts[SIDES_MAX];
     struct split_at *kv[KV_CLASSES_MAX];
+    bool lends[KV_CLASSES_MAX]; /* the first card can compute with the host's layers of the class */
     struct split_at states[STATES_MAX];
     char layout_name[LAYOUT_NAME];
 
     struct step_key key;
+    bool is_cut; /* the list is that of the last step, and `cut` belongs to it */
     struct cut cut;
     int32_t *op_sides; /* [op_sides_capacity] */
     int32_t op_sides_capacity;
@@ -50,6 +54,8 @@ int split_weight_bind(struct backend *be, const struct weight_source *source, st
 void split_weight_release(struct backend *be, struct weight *w);
 /* Whether cards may run the host's products in a step of the key. */
 bool split_may_borrow(const struct split *s);
+/* Whether the first card can compute with the host's cache, of any class. */
+bool split_may_visit(const struct split *s);
 /* Where each op of the list runs, into s->op_sides; s->borrows says which way. */
 void split_find_sides(struct split *s);
 /* Makes weights, cache and state of an op those of its side; an error where they are not there. */
@@ -60,6 +66,8 @@ int split_reserve(struct backend *be, struct err *err);
 int split_end(struct backend *be, const struct step *step, struct err *err);
 int split_read(struct backend *be, struct tensor t, void *dst, struct err *err);
 void split_run_close(struct split *s);
+/* What the first card does with the host's cache is done. */
+int split_end_visit(struct split *s, struct err *err);
 /* The cards before the last one, whose failures a result of that one does not show. */
 int split_wait_for_others(struct split *s, struct err *err);
 /* Returns code. After an error it notes whether a side is lost: then so is all of it. */

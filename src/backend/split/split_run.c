@@ -1,6 +1,7 @@
 /* Steps: the list is cut, and its pieces are run one after the other. */
 #include "backend/split/split_internal.h"
 
+#include "backend/op_fields.h"
 #include "os/os.h"
 
 /* ---- slots ----------------------------------------------------------------------------------------------------------- */
@@ -35,6 +36,12 @@ static int wait_for_card(struct split *s, int32_t side, struct err *err) {
 static int wait_for_cards(struct split *s, struct err *err) {
     for (int32_t i = SIDE_CARD; i < s->n_sides; i++) TRY(wait_for_card(s, i, err));
     return ERR_OK;
+}
+
+int split_end_visit(struct split *s, struct err *err) {
+    bool waits = s->may_visit;
+    s->may_visit = false;
+    return waits ? wait_for_card(s, SIDE_CARD, err) : ERR_OK;
 }
 
 int split_wait_for_others(struct split *s, struct err *err) {
@@ -170,19 +177,39 @@ static int begin_piece(struct split *s, int32_t i, struct err *err) {
     return be->type->begin(be, &key) ? describe(s, i, &be->list, err) : ERR_OK;
 }
 
+static bool uses_cache(const struct split *s, const struct cut_piece *p) {
+    for (int32_t i = p->first; i < p->last; i++)
+        for (int32_t k = 0; k < op_kv_places(); k++)
+            if (op_kv_at(&s->base.list.ops[i], k)) return true;
+    return false;
+}
+
+/* Slots are memory of the first card, which forgets what it knows of them when they are freed. */
+static bool may_send_itself(const struct split *s, const struct cut_piece *p) {
+    return p->side == SIDE_CARD && s->n_sides == SIDE_CARD + 1 && s->key.decode_only;
+}
+
 static int run_piece(struct split *s, int32_t i, const struct step *step, struct err *err) {
     const struct cut *c = &s->cut;
     const struct cut_piece *p = &c->pieces[i];
     struct backend *be = s->sides[p->side];
     const void *inputs[PIECE_VALUES];
+    struct step_output outputs[PIECE_VALUES];
     struct step part = *step;
     for (int32_t k = 0; k < p->n_inputs; k++) inputs[k] = s->slots[c->values[c->inputs[p->inputs + k]].slot];
+    for (int32_t k = 0; k < p->n_outputs; k++) {
+        const struct cut_value *v = &c->values[c->outputs[p->outputs + k]];
+        outputs[k] = (struct step_output){v->id, s->slots[v->slot]};
+    }
     part.inputs = inputs;
+    if (may_send_itself(s, p)) part.outputs = outputs, part.n_outputs = p->n_outputs;
     if (p->side != split_last_side(s)) part.n_masks = 0; /* tokens are chosen on the last side */
     TRY(begin_piece(s, i, err));
     TRY(follow_makers(s, p, err));
+    if (p->side == SIDE_HOST && uses_cache(s, p)) TRY(split_end_visit(s, err));
     TRY(be->type->end(be, &part, err));
     s->runs[p->side] = p->side != SIDE_HOST;
+    s->may_visit = s->may_visit || (s->visits && p->side == SIDE_CARD);
     return keep_outputs(s, p, err);
 }
 
@@ -200,12 +227,13 @@ static int cut_list(struct split *s, struct err *err) {
     return grow_slots(s, err);
 }
 
-/* The largest step may run either way: a smaller one, which does not borrow, needs the host's memory. */
+/* The largest step may run in several ways: a smaller one, which does not borrow, needs the host's memory, and so does one that does not visit. */
 int split_reserve(struct backend *be, struct err *err) {
     struct split *s = (struct split *)be;
-    bool may_borrow = split_may_borrow(s);
-    for (int way = 0; way <= may_borrow; way++) {
-        s->borrows = way;
+    int last = !split_may_borrow(s) ? 0 : split_may_visit(s) ? 2 : 1;
+    for (int way = 0; way <= last; way++) {
+        s->borrows = way > 0;
+        s->visits = way > 1;
         TRY(cut_list(s, err));
         for (int32_t i = 0; i < s->cut.n_pieces; i++) {
             struct backend *side = s->sides[s->cut.pieces[i].side];
@@ -222,10 +250,20 @@ int split_note_lost(struct split *s, int code) {
     return code;
 }
 
+/* What sequences have of a layer goes to the card: not worth it where that is much and the step's own rows are few. */
+static bool is_worth_a_visit(const struct step *step) {
+    enum { PAST_OF_A_ROW = 32 };
+    int64_t past = 0;
+    for (int32_t i = 0; i < step->n_seqs; i++) past += step->seqs[i].pos;
+    return past <= (int64_t)PAST_OF_A_ROW * step->n_rows;
+}
+
 int split_end(struct backend *be, const struct step *step, struct err *err) {
     struct split *s = (struct split *)be;
     s->borrows = split_may_borrow(s);
-    int code = cut_list(s, err);
+    s->visits = s->borrows && split_may_visit(s) && is_worth_a_visit(step);
+    int code = s->is_cut ? ERR_OK : cut_list(s, err);
+    s->is_cut = !code;
     for (int32_t i = 0; i < s->cut.n_pieces && !code; i++) code = run_piece(s, i, step, err);
     return split_note_lost(s, code);
 }

@@ -5,6 +5,8 @@ struct tally_backend {
     struct backend base;
     const struct backend *card;
     struct tally tally;
+    int32_t layer; /* whose matrices were bound last; what its largest ones and all of its experts take where they are borrowed */
+    uint64_t largest, second, experts;
 };
 
 static uint64_t bytes_of(const struct backend *card, const struct weight_source *s) {
@@ -18,6 +20,16 @@ static uint64_t *counter_of(struct tally *t, const struct weight_source *s) {
     return s->reader == READ_BEFORE ? &t->before : s->reader == READ_BEHIND ? &t->behind : &t->ends;
 }
 
+/* Room for any two matrices of a layer that are used one behind the other, of which all experts are two at most. */
+static void note_borrowed(struct tally_backend *b, const struct weight_source *s, uint64_t bytes) {
+    if (s->reader != b->layer) b->largest = b->second = b->experts = 0, b->layer = s->reader;
+    if (s->is_expert) b->experts += bytes;
+    if (bytes > b->largest) b->second = b->largest, b->largest = bytes;
+    else if (bytes > b->second) b->second = bytes;
+    uint64_t two = b->largest + (b->second ? b->second : b->largest), most = b->experts > two ? b->experts : two;
+    if (most > b->tally.borrowed) b->tally.borrowed = most;
+}
+
 static int tally_bind(struct backend *be, const struct weight_source *s, struct weight *out, struct err *err) {
     struct tally *t = &((struct tally_backend *)be)->tally;
     const struct backend *card = ((struct tally_backend *)be)->card;
@@ -25,8 +37,7 @@ static int tally_bind(struct backend *be, const struct weight_source *s, struct 
     if (s->reader >= t->n_layers) return err_set(err, ERR_EINTERNAL, "%s is of a layer that is not there", s->name);
     *out = (struct weight){.name = s->name, .format = s->format, .n_experts = s->n_experts, .out = s->out, .in = s->in, .bytes = bytes};
     *counter_of(t, s) += bytes;
-    uint64_t borrowed = card->type->borrow_bytes && s->reader >= 0 ? card->type->borrow_bytes(card, s) : 0;
-    if (borrowed > t->borrowed) t->borrowed = borrowed;
+    if (card->type->borrow_bytes && s->reader >= 0) note_borrowed((struct tally_backend *)be, s, card->type->borrow_bytes(card, s));
     return ERR_OK;
 }
 

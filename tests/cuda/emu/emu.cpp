@@ -9,6 +9,8 @@
 #include <ucontext.h>
 
 #include <atomic>
+#include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -245,31 +247,50 @@ API cuDeviceCanAccessPeer(int *can, CUdevice, CUdevice) { return *can = !setting
 API cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
 API cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) { return *c = (CUcontext)(uintptr_t)(1 + d), CUDA_SUCCESS; }
 API cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
-// ---- streams. Kernels run at once; with "late" a copy to the device or from it waits until its own stream, or one that waits for it, goes on ----
+// ---- streams. Kernels run at once; with "late" a copy to the device or from it waits until its own stream, or one that waits for it, goes on. With "lazy"
+// kernels wait too, until somebody waits for their stream ----
 
-struct late_copy {
-    void *to;
-    const void *from;
-    size_t n;
-};
 static std::recursive_mutex order;
-static std::map<uintptr_t, std::vector<late_copy>> copies; // by stream
-static std::map<uintptr_t, uintptr_t> recorded;            // the stream that an event was recorded on last
+struct emu_stream {
+    std::deque<std::function<void()>> work; // that waits
+    uint64_t n_given, n_done;
+};
+struct emu_event {
+    uintptr_t stream; // that it was recorded on last
+    uint64_t behind;  // so much of its work
+};
+static std::map<uintptr_t, emu_stream> streams;
+static std::map<uintptr_t, emu_event> recorded;
 static std::atomic<uintptr_t> n_handles{1};
 
-static void arrive_at(uintptr_t stream) {
-    std::lock_guard<std::recursive_mutex> hold(order);
-    for (const late_copy &c : copies[stream]) memcpy(c.to, c.from, c.n);
-    copies[stream].clear();
+static void arrive_until(emu_stream &s, uint64_t n) {
+    while (s.n_done < n && !s.work.empty()) {
+        std::function<void()> work = s.work.front();
+        s.work.pop_front();
+        work();
+        s.n_done++;
+    }
 }
-static void arrive(CUstream stream) { arrive_at((uintptr_t)stream); }
+static void arrive(CUstream stream) {
+    std::lock_guard<std::recursive_mutex> hold(order);
+    emu_stream &s = streams[(uintptr_t)stream];
+    arrive_until(s, s.n_given);
+}
 static void arrive_before(CUevent event) {
     std::lock_guard<std::recursive_mutex> hold(order);
-    if (recorded.count((uintptr_t)event)) arrive_at(recorded[(uintptr_t)event]);
+    if (!recorded.count((uintptr_t)event)) return;
+    emu_event e = recorded[(uintptr_t)event];
+    arrive_until(streams[e.stream], e.behind);
 }
 static void arrive_all() {
     std::lock_guard<std::recursive_mutex> hold(order);
-    for (auto &s : copies) arrive_at(s.first);
+    for (auto &s : streams) arrive_until(s.second, s.second.n_given);
+}
+static void wait_on(CUstream stream, std::function<void()> work) {
+    std::lock_guard<std::recursive_mutex> hold(order);
+    emu_stream &s = streams[(uintptr_t)stream];
+    s.work.push_back(work);
+    s.n_given++;
 }
 
 API cuDevicePrimaryCtxSetFlags_v2(CUdevice, unsigned) { return CUDA_SUCCESS; }
@@ -334,15 +355,13 @@ static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t n) { return memcpy
 API cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t n) { return setting("late") ? fault() : copy(to, (CUdeviceptr)from, n); }
 API cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n) { return copy((CUdeviceptr)to, from, n); }
 API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream s) {
-    if (!setting("late")) return copy(to, (CUdeviceptr)from, n);
-    std::lock_guard<std::recursive_mutex> hold(order);
-    copies[(uintptr_t)s].push_back({(void *)to, from, n});
+    if (!setting("late")) return arrive(s), copy(to, (CUdeviceptr)from, n);
+    wait_on(s, [=] { memcpy((void *)to, from, n); });
     return fault();
 }
 API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream s) {
-    if (!setting("late")) return copy((CUdeviceptr)to, from, n);
-    std::lock_guard<std::recursive_mutex> hold(order);
-    copies[(uintptr_t)s].push_back({to, (const void *)from, n});
+    if (!setting("late")) return arrive(s), copy((CUdeviceptr)to, from, n);
+    wait_on(s, [=] { memcpy(to, (const void *)from, n); });
     return fault();
 }
 API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s) { return arrive(s), copy(to, from, n); }
@@ -357,13 +376,19 @@ API cuStreamCreate(CUstream *s, unsigned) { return *s = (CUstream)n_handles++, C
 API cuStreamCreateWithPriority(CUstream *s, unsigned, int) { return *s = (CUstream)n_handles++, CUDA_SUCCESS; }
 API cuStreamDestroy_v2(CUstream s) { return arrive(s), CUDA_SUCCESS; }
 API cuStreamSynchronize(CUstream s) { return arrive(s), fault(); }
-API cuStreamQuery(CUstream s) { return arrive(s), CUDA_SUCCESS; }
-API cuStreamWaitEvent(CUstream, CUevent e, unsigned) { return arrive_before(e), CUDA_SUCCESS; }
+API cuStreamQuery(CUstream s) { return arrive(s), fault(); }
+API cuStreamWaitEvent(CUstream s, CUevent e, unsigned) {
+    if (!setting("lazy")) return arrive_before(e), CUDA_SUCCESS;
+    std::lock_guard<std::recursive_mutex> hold(order);
+    if (!recorded.count((uintptr_t)e)) return CUDA_SUCCESS;
+    emu_event at = recorded[(uintptr_t)e];
+    return wait_on(s, [=] { arrive_until(streams[at.stream], at.behind); }), CUDA_SUCCESS;
+}
 API cuEventCreate(CUevent *e, unsigned) { return *e = (CUevent)n_handles++, CUDA_SUCCESS; }
 API cuEventDestroy_v2(CUevent) { return CUDA_SUCCESS; }
 API cuEventRecord(CUevent e, CUstream s) {
     std::lock_guard<std::recursive_mutex> hold(order);
-    return recorded[(uintptr_t)e] = (uintptr_t)s, CUDA_SUCCESS;
+    return recorded[(uintptr_t)e] = {(uintptr_t)s, streams[(uintptr_t)s].n_given}, CUDA_SUCCESS;
 }
 API cuEventQuery(CUevent e) { return arrive_before(e), CUDA_SUCCESS; }
 API cuEventSynchronize(CUevent e) { return arrive_before(e), CUDA_SUCCESS; }
@@ -379,23 +404,36 @@ static CUresult start(CUfunction f, const unsigned all[3], unsigned threads, uns
     const unsigned grid[3] = {all[0] - is_short, all[1], all[2]};
     return launch(e->name, e->call, grid, threads, shared_bytes, args) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
+// Now, or when its stream goes on.
+static CUresult start_on(CUstream s, const emu_node &node) {
+    if (!setting("lazy")) return arrive(s), start(node.func, node.grid, node.threads, node.shared, node.args);
+    uintptr_t gpu = which;
+    wait_on(s, [=] {
+        uintptr_t before = which;
+        which = gpu;
+        if (start(node.func, node.grid, node.threads, node.shared, node.args)) fprintf(stderr, "emu: a kernel failed\n"), abort();
+        which = before;
+    });
+    return fault();
+}
+static emu_node node_of(CUfunction f, const unsigned grid[3], unsigned threads, unsigned shared, const void *args) {
+    emu_node n = {f, {grid[0], grid[1], grid[2]}, threads, shared, {0}};
+    return memcpy(n.args, args, sizeof n.args), n;
+}
 API cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned, unsigned, unsigned shared, CUstream s, void **args, void **) {
     const unsigned grid[3] = {gx, gy, gz};
-    arrive(s);
-    return start(f, grid, bx, shared, args[0]);
+    return start_on(s, node_of(f, grid, bx, shared, args[0]));
 }
 API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **) {
-    arrive(c->hStream);
     const unsigned grid[3] = {c->gridDimX, c->gridDimY, c->gridDimZ};
-    return start(f, grid, c->blockDimX, c->sharedMemBytes, args[0]);
+    return start_on(c->hStream, node_of(f, grid, c->blockDimX, c->sharedMemBytes, args[0]));
 }
 API cuLaunchCooperativeKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **) { return CUDA_ERROR_NOT_SUPPORTED; }
 API cuGraphCreate(CUgraph *g, unsigned) { return *g = new CUgraph_st, CUDA_SUCCESS; }
 API cuGraphDestroy(CUgraph g) { return delete g, CUDA_SUCCESS; }
 API cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph g, const CUgraphNode *, size_t, const CUDA_KERNEL_NODE_PARAMS *p) {
-    emu_node n = {p->func, {p->gridDimX, p->gridDimY, p->gridDimZ}, p->blockDimX, p->sharedMemBytes, {0}};
-    memcpy(n.args, p->kernelParams[0], sizeof n.args);
-    g->nodes.push_back(n);
+    const unsigned grid[3] = {p->gridDimX, p->gridDimY, p->gridDimZ};
+    g->nodes.push_back(node_of(p->func, grid, p->blockDimX, p->sharedMemBytes, p->kernelParams[0]));
     return *node = (CUgraphNode)1, CUDA_SUCCESS;
 }
 API cuGraphAddMemcpyNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_MEMCPY3D *, CUcontext) { return CUDA_ERROR_NOT_SUPPORTED; }
@@ -407,9 +445,8 @@ API cuGraphInstantiateWithFlags(CUgraphExec *e, CUgraph g, CUflags64) { return *
 API cuGraphUpload(CUgraphExec, CUstream) { return CUDA_SUCCESS; }
 API cuGraphLaunch(CUgraphExec e, CUstream s) {
     CUresult code = fault();
-    arrive(s);
     for (emu_node &n : ((CUgraph_st *)e)->nodes)
-        if (!code && !broken) code = start(n.func, n.grid, n.threads, n.shared, n.args);
+        if (!code && !broken) code = start_on(s, n);
     return code;
 }
 API cuGraphExecUpdate_v2(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *) { return CUDA_ERROR_NOT_SUPPORTED; }

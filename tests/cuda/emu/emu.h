@@ -51,6 +51,7 @@ static inline void __syncthreads() {
     emu_block_barrier();
 }
 static inline void __threadfence() {}
+static inline void __threadfence_system() {}
 static inline void __syncwarp() {
     emu_warp_barrier();
 }

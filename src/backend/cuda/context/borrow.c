@@ -1,7 +1,7 @@
 /* Weights that stay in the host's memory: a prompt's step copies each of them while the op before it computes.
  *
- * There are BORROW_PLACES places of device memory, each for the largest of these weights; a program gives them out in turn. The copy runs on a stream
- * of its own. It waits until the op that had the place before is done, and the op that reads the weight waits for the copy. The CPU's panels
+ * The copies go to one piece of device memory, in turn to its beginning and to its end: it has room for any two that follow each other. They run on a stream
+ * of their own. A copy waits until what lay at its end before is used no more, and the op that reads the weight waits for the copy. The CPU's panels
  * of 16 rows are as large as our tiles where scales are bf16, and become tiles where they lie. */
 #include "backend/cuda/context/context.h"
 
@@ -67,17 +67,15 @@ size_t cuda_borrow_bytes(const struct backend *be, const struct weight_source *s
     if (!cuda_tiles(c, &s.source)) return 0;
     size_t tiles = align256(tiles_bytes(&s.source)) + SPARE;
     bool in_place = source->format.mode == QUANT_AFFINE && source->format.dtype == DT_BF16;
-    return BORROW_PLACES * (in_place ? tiles : 3 * tiles);
+    return in_place ? tiles : 3 * tiles;
 }
 
 static int open_places(struct cuda *c, struct err *err) {
     struct cuda_places *p = &c->places;
     if (p->stream) return ERR_OK;
     CUDA_TRY(c, c->d->cuStreamCreate(&p->stream, CU_STREAM_NON_BLOCKING), "a stream");
-    for (int i = 0; i < BORROW_PLACES; i++) {
-        CUDA_TRY(c, c->d->cuEventCreate(&p->arrived[i], CU_EVENT_DISABLE_TIMING), "an event");
-        CUDA_TRY(c, c->d->cuEventCreate(&p->freed[i], CU_EVENT_DISABLE_TIMING), "an event");
-    }
+    CUDA_TRY(c, c->d->cuEventCreate(&p->arrived, CU_EVENT_DISABLE_TIMING), "an event");
+    for (int i = 0; i < BORROW_ENDS; i++) CUDA_TRY(c, c->d->cuEventCreate(&p->freed[i], CU_EVENT_DISABLE_TIMING), "an event");
     return ERR_OK;
 }
 
@@ -130,32 +128,28 @@ void cuda_weight_release(struct backend *be, struct weight *weight) {
 
 /* ---- copying ------------------------------------------------------------------------------------------------------ */
 
-CUdeviceptr cuda_loan_place(const struct cuda *c, int32_t place) {
-    return c->places.memory + (size_t)place * (c->places.bytes / BORROW_PLACES);
-}
-
 int cuda_loan_begin(struct cuda *c, const struct cuda_loan *loan, struct err *err) {
     struct cuda_places *p = &c->places;
-    int32_t i = loan->place;
-    if (p->used[i]) CUDA_TRY(c, c->d->cuStreamWaitEvent(p->stream, p->freed[i], 0), "waiting for a place");
-    CUDA_TRY(c, c->d->cuMemcpyHtoDAsync(cuda_loan_place(c, i), loan->of->data, loan->of->bytes, p->stream), "copying a weight");
-    CUDA_TRY(c, c->d->cuEventRecord(p->arrived[i], p->stream), "an event");
-    CUDA_TRY(c, c->d->cuStreamWaitEvent(c->stream, p->arrived[i], 0), "waiting for a weight");
+    for (int i = 0; i < BORROW_ENDS; i++)
+        if (p->used[i] && (loan->waits_all || (loan->waits && loan->end == i)))
+            CUDA_TRY(c, c->d->cuStreamWaitEvent(p->stream, p->freed[i], 0), "waiting for a place");
+    CUDA_TRY(c, c->d->cuMemcpyHtoDAsync(p->memory + loan->at, loan->of->data, loan->of->bytes, p->stream), "copying a weight");
+    CUDA_TRY(c, c->d->cuEventRecord(p->arrived, p->stream), "an event");
+    CUDA_TRY(c, c->d->cuStreamWaitEvent(c->stream, p->arrived, 0), "waiting for a weight");
     return ERR_OK;
 }
 
 int cuda_loan_end(struct cuda *c, const struct cuda_loan *loan, struct err *err) {
-    c->places.used[loan->place] = true;
-    CUDA_TRY(c, c->d->cuEventRecord(c->places.freed[loan->place], c->stream), "an event");
+    c->places.used[loan->end] = true;
+    CUDA_TRY(c, c->d->cuEventRecord(c->places.freed[loan->end], c->stream), "an event");
     return ERR_OK;
 }
 
 void cuda_places_close(struct cuda *c) {
     struct cuda_places *p = &c->places;
     cuda_free(c, &p->memory);
-    for (int i = 0; i < BORROW_PLACES; i++) {
-        if (p->arrived[i]) c->d->cuEventDestroy(p->arrived[i]);
+    if (p->arrived) c->d->cuEventDestroy(p->arrived);
+    for (int i = 0; i < BORROW_ENDS; i++)
         if (p->freed[i]) c->d->cuEventDestroy(p->freed[i]);
-    }
     if (p->stream) c->d->cuStreamDestroy(p->stream);
 }

@@ -8,6 +8,7 @@ void cuda_close(struct backend *be) {
     cuda_free(c, &c->op_scratch);
     cuda_free(c, &c->dequantised);
     cuda_places_close(c);
+    cuda_passing_close(c);
     cuda_free(c, &c->given);
     cuda_free(c, &c->counters);
     cuda_free(c, &c->staging);
@@ -63,7 +64,7 @@ int cuda_open(struct device *d, const struct backend_options *options, struct ba
                                .gives = true,
                                .looks = true,
                                .sums = true,
-                               .row_first = 0.5,
+                               .row_first = 0.5, /* until a list of several rows is seen (run.c) */
                                .row_more = 0.15};
     c->gpu = (struct cuda_gpu *)d;
     c->d = c->gpu->d;

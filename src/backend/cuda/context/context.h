@@ -12,6 +12,8 @@
 #include "backend/cuda/shared/layout.h"
 #include "backend/plan.h"
 
+#include <stdatomic.h>
+
 enum { RESULTS = 4 }; /* steps whose results may be on their way to the host at once */
 enum {
     GRAPHS_MAX = 512,
@@ -34,6 +36,10 @@ struct cuda_kv_class {
     struct kv_class shape;
     CUdeviceptr k, v;                   /* [layers][blocks][heads][K_BLOCK][width], or blocks of kernels/kv8.cuh */
     CUdeviceptr unpacked_k, unpacked_v; /* where cuda_kv_unpacks: of one layer, bf16 [blocks][heads][K_BLOCK][width] */
+    struct kv_lent lent;                /* of the host; its layers have numbers from shape.n_layers on. k NULL: there are none */
+    CUdeviceptr lent_k, lent_v;         /* its addresses for kernels */
+    CUdeviceptr guest_k, guest_v;       /* where cuda_kv_borrows: a lent layer while ops compute with it */
+    int32_t guest;                      /* the lent layer that is there at this point of the program; -1: none */
 };
 
 /* A piece of device memory that was allocated. */
@@ -50,18 +56,21 @@ struct launch {
     bool is_slow; /* a reference row runs it */
 };
 
-/* A borrowed weight of a program: before launch `first` it is copied to its place, which is free again behind launch `last`. */
+/* A borrowed weight of a program: before launch `first` it is copied to the places' memory from byte `at` on, which is free again behind launch `last`. */
 struct cuda_loan {
     const struct cuda_borrowed *of;
-    int32_t place, first, last;
+    size_t at;
+    int32_t end, first, last; /* end: of the memory, where it lies */
+    bool waits, waits_all;    /* until what lay at its end before is used no more; until nothing is */
 };
 
 /* The values that an instruction of a decode step reads and makes; id 0: it has none. */
 struct step_values {
-    struct tensor x; /* of a product; the queries of attention */
-    struct tensor residual, scores, k, v, y;
-    int32_t reads; /* how often ops of the list read y; -1: somebody reads it after the step */
-    bool is_next;  /* a product that reads the x of the one before it, through the same norm */
+    struct tensor x;                              /* of a product; the queries of attention */
+    struct tensor residual, scores, k, v, y, sum; /* sum: x of a product, if it is one (k_step_linear.has_sum) */
+    int32_t reads;                                /* how often ops of the list read y; -1: somebody reads it after the step */
+    int32_t sum_reads;                            /* how often instructions behind it read the sum; below 0: somebody does after the step */
+    bool is_next;                                 /* a product that reads the x of the one before it, through the same norm */
 };
 enum { STEP_INNER = -1 }; /* id of the inner values of experts, which lie in op scratch memory and are no value of the list */
 
@@ -73,6 +82,9 @@ struct program {
     size_t args_used, args_capacity;
     struct cuda_loan *loans; /* [n_loans] in the order of their launches */
     int32_t n_loans, loans_capacity;
+    int32_t first_open;  /* loan: from there on they are used by the launches that come */
+    int32_t loan_end;    /* of the next ones */
+    size_t bytes_before; /* of those of the other end */
 };
 
 /* Where the arrays of a step lie in the step block; a function of the key and the limits. */
@@ -112,6 +124,7 @@ struct cuda_graph {
     int32_t n_outputs;
     struct cuda_input inputs[OUTPUTS_MAX];
     int32_t n_inputs;
+    bool passes;        /* its kernels pass inputs and outputs (part.c) */
     CUdeviceptr instrs; /* memory for its instructions and their links; 0: it has none */
 };
 
@@ -122,14 +135,26 @@ struct cuda_stage {
     bool busy;
 };
 
-/* Where borrowed weights are while a step uses them. */
-enum { BORROW_PLACES = 4 };
+/* Where borrowed weights are while a step uses them: in turn at either end of the memory. */
+enum { BORROW_ENDS = 2 };
 struct cuda_places {
     CUstream stream; /* of the copies; NULL: nothing is borrowed */
-    CUevent arrived[BORROW_PLACES], freed[BORROW_PLACES];
-    bool used[BORROW_PLACES];
+    CUevent arrived, freed[BORROW_ENDS];
+    bool used[BORROW_ENDS];
     CUdeviceptr memory;
-    size_t bytes, need; /* of all places */
+    size_t bytes, need;
+};
+
+/* How a part's values pass between the host's memory and ours (part.c). */
+struct cuda_passing {
+    const void *const *inputs; /* of the part that is being run */
+    const struct step_output *outputs;
+    int32_t n_outputs;
+    _Atomic uint32_t *done; /* pinned word: parts whose outputs have arrived; NULL: none ever passed any */
+    CUdeviceptr done_at;
+    uint32_t n_parts; /* that were launched */
+    bool by_kernels;  /* of the last part */
+    bool is_awaited;  /* nothing was launched since */
 };
 
 /* A context that is one of several ranks (ranks.c). */
@@ -153,7 +178,7 @@ struct cuda {
     CUstream stream;
     bool exact, no_fuse;
     bool
-        one_list; /* a step of one row with experts is being lowered as one list; wide products are rounded then, since kernels/one.cu keeps 16 bits of x */
+        one_list; /* a step is being lowered that is one list or none (may_be_one_list); wide products are rounded then, since kernels/one.cu keeps 16 bits of x */
     bool
         is_replayed; /* the program that was lowered last does not depend on how rows are shared among sequences, so that a graph of it can be replayed */
     size_t kept_back;                /* bytes of the GPU that are left free for the driver and the display */
@@ -185,7 +210,9 @@ struct cuda {
     size_t dequantised_bytes, dequantised_need;
     int32_t i_dequantised, carrier; /* the buffer that is free; the launch that can dequantise the next weight while it runs, -1: none */
 
+    struct cuda_passing passing;
     struct cuda_places places;
+    bool borrows; /* ops of the list read borrowed weights */
     struct cuda_ranks ranks;
 
     struct step_key key; /* of the step that is being built; max_len is not rounded */
@@ -282,7 +309,7 @@ struct k_weight cuda_tiles_args(const struct weight_source *s, CUdeviceptr base)
 struct cuda_borrowed {
     const void *data; /* of the host */
     size_t bytes;
-    size_t tiles_at, place_bytes; /* from a place's start to the tiles; what it must hold */
+    size_t tiles_at, place_bytes; /* from its place's start to the tiles; what it takes there */
     bool is_pinned, panels;
     struct k_panels panels_args; /* without addresses */
     struct k_weight rows_args;   /* planes of rows, from 0 on */
@@ -295,8 +322,13 @@ size_t cuda_borrow_bytes(const struct backend *be, const struct weight_source *s
 /* The copy to a place, which launches from now on may use; none of the launches until now uses it any more. */
 int cuda_loan_begin(struct cuda *c, const struct cuda_loan *loan, struct err *err);
 int cuda_loan_end(struct cuda *c, const struct cuda_loan *loan, struct err *err);
-CUdeviceptr cuda_loan_place(const struct cuda *c, int32_t place);
 void cuda_places_close(struct cuda *c);
+
+/* ---- cache that stays in the host's memory (borrow_kv.c) ---- */
+static inline bool cuda_is_lent(const struct cuda *c, struct kv_ref kv) {
+    return kv.index >= c->kv[kv.kv_class].shape.n_layers;
+}
+int cuda_kv_borrow(struct backend *be, int32_t kv_class, const struct kv_lent *lent, bool *out_does, struct err *err);
 
 /* ---- ranks in processes of their own (ranks_nccl.c) ---- */
 enum cuda_call_kind { CALL_SUM, CALL_GATHER, CALL_TELL };
@@ -325,6 +357,10 @@ void cuda_ranks_close(struct cuda *c);
 
 /* ---- cache (kv.c) ---- */
 enum k_dtype cuda_kv_dtype(const struct cuda *c, const struct kv_class *k);
+/* Memory of a cache. Cleared, because positions beyond a sequence's end are multiplied by zero, and zero times NaN is no zero. */
+int cuda_kv_pool(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err);
+/* Whether layers of this class can be borrowed. */
+bool cuda_kv_borrows(const struct cuda *c, const struct kv_class *k);
 /* Bytes of one block of one layer, its keys or its values. */
 size_t cuda_kv_block_bytes(const struct cuda *c, const struct kv_class *k, int32_t width);
 /* Whether prompts read a cache of 8 bits as bf16, one layer at a time; bytes of a position of a cached head that this takes. */
@@ -345,6 +381,10 @@ int cuda_slot_write(struct backend *be, int32_t slot, const float *src, struct e
 /* Where the inputs of the list go; their copies. */
 int cuda_note_inputs(struct cuda *c, struct err *err);
 int cuda_inputs_send(struct cuda *c, const struct step *step, struct err *err);
+/* Around the launch of a part: what it passes, and that its outputs are on their way. */
+int cuda_passing_begin(struct cuda *c, const struct step *step, struct err *err);
+void cuda_passing_end(struct cuda *c, int code);
+void cuda_passing_close(struct cuda *c);
 int cuda_read_many(struct backend *be, const struct tensor *t, void *const *dst, int32_t n, struct err *err);
 int cuda_send_many(struct backend *be, const struct tensor *t, void *const *dst, int32_t n, struct err *err);
 int cuda_follow(struct backend *be, struct backend *other, struct err *err);

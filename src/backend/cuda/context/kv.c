@@ -15,8 +15,15 @@ bool cuda_kv_unpacks(const struct cuda *c, const struct kv_class *k) {
     return c->base.kv_bits && !c->exact && (d == 64 || d == 128 || d == 256) && k->v_width == d && c->gpu->functions[KERNEL_attn8_64];
 }
 
+bool cuda_kv_borrows(const struct cuda *c, const struct kv_class *k) {
+    return cuda_kv_dtype(c, k) == K_BF16 && k->v_width > 0 && !k->picture_rows && c->gpu->functions[KERNEL_kv_fetch] &&
+           c->d->cuMemHostRegister && c->d->cuMemHostUnregister;
+}
+
 int32_t cuda_kv_aside_bytes(const struct backend *be, const struct kv_class *k) {
-    return cuda_kv_unpacks((const struct cuda *)be, k) ? (k->k_width + k->v_width) * 2 : 0;
+    const struct cuda *c = (const struct cuda *)be;
+    bool unpacks = k->n_layers && cuda_kv_unpacks(c, k), borrows = k->n_borrowed && cuda_kv_borrows(c, k);
+    return unpacks || borrows ? (k->k_width + k->v_width) * 2 : 0;
 }
 
 size_t cuda_kv_block_bytes(const struct cuda *c, const struct kv_class *k, int32_t width) {
@@ -24,8 +31,7 @@ size_t cuda_kv_block_bytes(const struct cuda *c, const struct kv_class *k, int32
     return (size_t)k->heads * K_BLOCK * (size_t)width * (size_t)cuda_kv_number_bytes(&c->base, k);
 }
 
-/* Cleared, because positions beyond a sequence's end are multiplied by zero, and zero times NaN is no zero. */
-static int open_pool(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err) {
+int cuda_kv_pool(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err) {
     TRY(cuda_alloc(c, bytes, what, out, err));
     if (bytes) CUDA_TRY(c, c->d->cuMemsetD8Async(*out, 0, bytes, c->stream), "clearing the %s", what);
     return ERR_OK;
@@ -42,19 +48,27 @@ int cuda_kv_open(struct backend *be, const struct kv_layout *layout, struct err 
         size_t blocks = (size_t)layout->classes[i].n_layers * (size_t)layout->classes[i].n_blocks;
         k->shape = layout->classes[i];
         if (c->base.kv_bits) TRY(backend_kv_check(c->base.kv_bits, &k->shape, err));
-        TRY(open_pool(c, blocks * cuda_kv_block_bytes(c, &k->shape, k->shape.k_width), "KV cache", &k->k, err));
-        TRY(open_pool(c, blocks * cuda_kv_block_bytes(c, &k->shape, k->shape.v_width), "KV cache", &k->v, err));
+        TRY(cuda_kv_pool(c, blocks * cuda_kv_block_bytes(c, &k->shape, k->shape.k_width), "KV cache", &k->k, err));
+        TRY(cuda_kv_pool(c, blocks * cuda_kv_block_bytes(c, &k->shape, k->shape.v_width), "KV cache", &k->v, err));
         if (!cuda_kv_unpacks(c, &k->shape) || !k->shape.n_layers) continue;
         size_t numbers = (size_t)k->shape.n_blocks * (size_t)k->shape.heads * K_BLOCK * (size_t)k->shape.k_width;
-        TRY(open_pool(c, numbers * 2, "a layer of the KV cache in 16 bits", &k->unpacked_k, err));
-        TRY(open_pool(c, numbers * 2, "a layer of the KV cache in 16 bits", &k->unpacked_v, err));
+        TRY(cuda_kv_pool(c, numbers * 2, "a layer of the KV cache in 16 bits", &k->unpacked_k, err));
+        TRY(cuda_kv_pool(c, numbers * 2, "a layer of the KV cache in 16 bits", &k->unpacked_v, err));
     }
     c->state_total = 0;
     for (int32_t i = 0; i < layout->n_states; i++) {
         c->state_offsets[i] = c->state_total;
         c->state_total += layout->states[i].elements;
     }
-    return open_pool(c, (size_t)c->state_total * (size_t)layout->n_slots * sizeof(float), "recurrent state", &c->states, err);
+    return cuda_kv_pool(c, (size_t)c->state_total * (size_t)layout->n_slots * sizeof(float), "recurrent state", &c->states, err);
+}
+
+/* What the host has lent (borrow_kv.c). */
+static void give_back(struct cuda *c, struct cuda_kv_class *k) {
+    if (k->lent.k) c->d->cuMemHostUnregister(k->lent.k);
+    if (k->lent.k) c->d->cuMemHostUnregister(k->lent.v);
+    cuda_free(c, &k->guest_k);
+    cuda_free(c, &k->guest_v);
 }
 
 void cuda_kv_close(struct backend *be) {
@@ -68,6 +82,7 @@ void cuda_kv_close(struct backend *be) {
         cuda_free(c, &c->kv[i].v);
         cuda_free(c, &c->kv[i].unpacked_k);
         cuda_free(c, &c->kv[i].unpacked_v);
+        give_back(c, &c->kv[i]);
         c->kv[i] = (struct cuda_kv_class){0};
     }
     cuda_free(c, &c->states);

@@ -85,11 +85,21 @@ static int32_t most_items(const struct k_step_attn *a) {
     return most;
 }
 
+/* Whether such a step may run as a list. Then a row's runs do not depend on the other rows, so that it has the same bits with and without them. */
+static bool may_be_list(const struct cuda *c, int32_t rows) {
+    if (rows <= LIST_FEW || rows > LIST_ROWS) return rows <= LIST_FEW;
+    const struct oplist *l = &c->base.list;
+    int32_t i = 0;
+    while (i < l->n_ops && l->ops[i].kind != OP_LINEAR) i++;
+    if (i == l->n_ops) return false;
+    struct k_weight w = cuda_weight_args(l->ops[i].arg.linear.weight);
+    return w.mode == K_AFFINE && w.tile_bytes && tile_runs(w.group) == 1;
+}
+
 /* Cuts the positions into runs of at least LIST_RUN (of a cache of 8 bits, and of more rows, STEP_RUN), at most one run for each block. With few runs each query head gets a block where there
  * are enough blocks. With many, or a cache of 8 bits, a block takes all query heads of a cached head, so that the cache is read once. */
 static void share_attention(const struct cuda *c, struct k_step_attn *a) {
-    bool is_list =
-        a->rows <= LIST_ROWS; /* a row's runs do not depend on the other rows, so that it has the same bits with and without them */
+    bool is_list = may_be_list(c, a->rows);
     int32_t len = visible_most(c, a->window, a->chunk), most = c->gpu->n_sm / ((is_list ? 1 : a->rows) * a->c.heads);
     int32_t splits = (int32_t)ceil_div(len, is_list && a->c.dtype != K_I8 ? LIST_RUN : STEP_RUN);
     if (splits > most) splits = most;

@@ -1,7 +1,7 @@
 /* Decode steps: few rows, each of a sequence of its own or several of one (drafts). Groups of ops become instructions, which one kernel runs one behind the other.
  *
  * An instruction is a product with what stands around it (product.c), attention with what stands before it (attention.c), or one of the three
- * that make a row's experts (experts.c). A list is the instructions of a step of up to LIST_ROWS rows that one launch runs (links.c). A graph is the whole
+ * that make a row's experts (experts.c) or its latent attention (latent.c). A list is the instructions of a step of up to LIST_ROWS rows that one launch runs (links.c). A graph is the whole
  * step, kept by the driver and started with one call (graph.c). */
 #ifndef MLXCEL_BACKEND_CUDA_DECODE_DECODE_H
 #define MLXCEL_BACKEND_CUDA_DECODE_DECODE_H
@@ -33,11 +33,14 @@ void step_emit(struct cuda *c, const struct k_instr *in, const struct step_value
 
 /* ---- products (product.c) ---- */
 
-/* Indices of the ops of a product's instruction; -1: not there. is_next: the norm belongs to the product before it, too. */
+/* Indices of the ops of a product's instruction; -1: not there. post, sum: a norm of what the product before it made, and the sum that adds it to the residual, which is x. is_next: the norm
+ * belongs to the product before it, too. */
 struct step_product {
-    int32_t rows, norm, linear, glu, add;
+    int32_t post, sum, rows, norm, linear, glu, add;
     bool is_next;
 };
+/* Whether op i is a norm that op i + 1 adds to a residual. */
+bool step_is_post_norm(const struct cuda *c, int32_t i);
 /* The number of ops of the instruction that begins at op i; 0: none does. */
 int32_t step_product_find(const struct cuda *c, int32_t i, struct step_product *out);
 void step_product_lower(struct cuda *c, const struct step_product *p);
@@ -59,19 +62,49 @@ void step_attention_lower(struct cuda *c, const struct step_attention *g);
 
 /* Indices of the ops, one behind the other. */
 struct step_experts {
-    int32_t norm, router, route, experts, add;
+    int32_t norm, router, route, experts, shared, add; /* shared: its product, gate and product, then the sum; -1: none */
 };
 /* The number of ops of the three instructions that begin at op i; 0: none do. */
 int32_t step_experts_find(const struct cuda *c, int32_t i, struct step_experts *out);
 void step_experts_lower(struct cuda *c, const struct step_experts *g);
 
-/* ---- lists of instructions of one row (links.c) ---- */
+/* ---- latent attention (latent.c) ---- */
 
-/* The launch of kernels/one.cu that runs them, and how many places a warp's ring of weights has; false: none does. */
+/* Indices of the ops, one behind the other: of the new position, of the queries, then attention and the product behind it. */
+struct step_latent {
+    int32_t norm, rope, concat, write, into, q_rope, q_concat, attn, out_of;
+};
+/* The number of ops of the three instructions that begin at op i; 0: none do. */
+int32_t step_latent_find(const struct cuda *c, int32_t i, struct step_latent *out);
+void step_latent_lower(struct cuda *c, const struct step_latent *g);
+/* Of a list: whether an instruction is one of those three; its shared memory; bytes of the parts that attention leaves for who joins them, and where they lie. */
+bool cuda_is_latent(const struct k_instr *in);
+size_t cuda_latent_room(const struct k_instr *in, bool is_small);
+size_t cuda_latent_parts(const struct k_instr *in, int32_t n);
+void cuda_latent_place(struct k_instr *in, int32_t n, CUdeviceptr parts);
+
+/* ---- lists of instructions (links.c) ---- */
+
+/* The launch of kernels/one.cu, few.cu or several.cu that runs them, and how many places a warp's ring of weights has; false: none does. */
 bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, struct launch *out, int32_t *out_depth);
 /* Finds which instruction reads the result of which, and returns the bytes that the links need; then gives each link its memory. */
 size_t cuda_links_find(struct k_instr *in, const struct step_values *values, int32_t n);
+/* Whether everybody who reads a sum that some x is (k_step_linear.has_sum) finds it through a link, and its maker all that it reads. */
+bool cuda_sums_hold(const struct k_instr *in, const struct step_values *values, int32_t n);
 void cuda_links_place(struct k_instr *in, const struct step_values *values, int32_t n, CUdeviceptr links, size_t bytes);
+
+/* ---- x of several rows (rows.c) ---- */
+
+/* Puts the instructions that make x between those of a list; there is room for twice as many. Returns how many there are then. */
+int32_t cuda_rows_expand(struct k_instr *in, struct step_values *values, int32_t n);
+
+/* The memory of x: n are made, each of at most so many bytes; those of the last two begin at `rest`. */
+struct rows_memory {
+    size_t each, rest, bytes;
+    int32_t n;
+};
+struct rows_memory cuda_rows_memory(const struct k_instr *in, int32_t n);
+void cuda_rows_place(struct k_instr *in, int32_t n, const struct rows_memory *m, CUdeviceptr memory);
 
 /* ---- graphs (graph.c) ---- */
 
@@ -80,7 +113,7 @@ bool cuda_key_checks(const struct step_key *key);
 struct cuda_graph *cuda_graph_find(struct cuda *c, const struct step_key *key);
 /* Whether this key came before, so that a graph is worth building; notes the key. */
 bool cuda_graph_wanted(struct cuda *c, const struct step_key *key);
-/* Whether the program that was lowered with one_list is a single list that kernels/one.cu can run, with all links that its experts need. */
+/* Whether the program that was lowered with one_list is a single list that kernels/one.cu can run, with all links that its experts and sums need. */
 bool cuda_one_list_holds(const struct cuda *c);
 /* Whether the step must be a graph the first time already: its lists run in another kernel than single launches do, and the same step twice must give
  * the same bits. */

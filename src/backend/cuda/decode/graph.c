@@ -48,25 +48,26 @@ static const struct k_step_run *run_args(const struct cuda *c, int32_t i) {
     return (const struct k_step_run *)(const void *)(c->program.args + c->program.launches[i].args);
 }
 
-/* A run of instructions: launches [i, i + n) of the program, instructions [at, at + n) of struct runs. is_one: kernels/one.cu runs them, by `launch`
- * with rings of `depth` places. is_mixed: kernels/step.cu does not know all of them. */
+/* A run of instructions: launches [i, i + n) of the program, instructions [at, at + n_instrs) of struct runs. is_one: kernels/one.cu or its like runs them, by `launch`
+ * with rings of `depth` places; several rows then have more instructions than launches. is_mixed: kernels/step.cu does not know all of them. */
 struct run {
-    int32_t i, n, at, depth;
+    int32_t i, n, at, n_instrs, depth;
     bool is_one, is_mixed;
     struct launch launch;
+    struct rows_memory x;
 };
 
-/* All runs of a program, and their instructions in order. instrs: memory of the graph, which holds the instructions and then their links. */
+/* All runs of a program, and their instructions in order. instrs: memory of the graph, which holds the instructions, then their links, then x of several rows. */
 struct runs {
     struct run *runs;
     struct k_instr *all;
     struct step_values *values; /* [n] of all */
-    CUdeviceptr instrs;
+    CUdeviceptr instrs, x;
     int32_t n_runs, n;
 };
 
 static void gather_runs(const struct cuda *c, struct runs *out) {
-    size_t most = (size_t)c->program.n_launches + 1;
+    size_t most = 2 * (size_t)c->program.n_launches + 1;
     *out = (struct runs){.runs = mem_alloc(most * sizeof *out->runs),
                          .all = mem_alloc(most * sizeof *out->all),
                          .values = mem_alloc(most * sizeof *out->values)};
@@ -80,7 +81,11 @@ static void gather_runs(const struct cuda *c, struct runs *out) {
             out->values[out->n] = c->program.values[i + k];
             out->all[out->n++] = run_args(c, i + k)->one;
         }
+        r->n_instrs = n;
         r->is_one = n > 1 && cuda_list_fits(c, out->all + r->at, n, &r->launch, &r->depth);
+        if (r->is_one && c->key.n_rows > 1) r->n_instrs = cuda_rows_expand(out->all + r->at, out->values + r->at, n);
+        r->x = cuda_rows_memory(out->all + r->at, r->n_instrs);
+        out->n = r->at + r->n_instrs;
     }
 }
 
@@ -90,22 +95,36 @@ static void free_runs(struct runs *r) {
     mem_free(r->values);
 }
 
+/* Gives links and x of all runs their memory behind the instructions, from `at` on; runs use it one after the other. */
+static void place_runs(struct runs *r, CUdeviceptr at, size_t links) {
+    CUdeviceptr parts = at + links;
+    r->x = parts + cuda_latent_parts(r->all, r->n);
+    for (int32_t i = 0; i < r->n_runs; i++) {
+        struct run *run = &r->runs[i];
+        if (!run->is_one) continue;
+        cuda_links_place(r->all + run->at, r->values + run->at, run->n_instrs, at, links);
+        cuda_latent_place(r->all + run->at, run->n_instrs, parts);
+        cuda_rows_place(r->all + run->at, run->n_instrs, &run->x, r->x);
+    }
+}
+
 static int upload_runs(struct cuda *c, struct runs *r, struct err *err) {
-    size_t bytes = (size_t)r->n * sizeof *r->all, links = 0;
+    size_t bytes = (size_t)r->n * sizeof *r->all, links = 0, x = 0;
     for (int32_t i = 0; i < r->n_runs; i++) {
         struct run *run = &r->runs[i];
-        size_t need = run->is_one ? cuda_links_find(r->all + run->at, r->values + run->at, run->n) : 0;
+        size_t need = run->is_one ? cuda_links_find(r->all + run->at, r->values + run->at, run->n_instrs) : 0;
         if (need > links) links = need;
+        if (run->x.bytes > x) x = run->x.bytes;
     }
-    TRY(cuda_alloc(c, bytes + links, "instructions of a step", &r->instrs, err));
-    for (int32_t i = 0; i < r->n_runs; i++) {
-        struct run *run = &r->runs[i];
-        if (run->is_one) cuda_links_place(r->all + run->at, r->values + run->at, run->n, r->instrs + bytes, links);
-    }
+    links = (links + 127) / 128 * 128;
+    size_t parts = cuda_latent_parts(r->all, r->n);
+    TRY(cuda_alloc(c, bytes + links + parts + x, "instructions of a step", &r->instrs, err));
+    place_runs(r, r->instrs + bytes, links);
     if (!c->gpu->can_run_lists) /* each instruction is a launch, and launches wait for each other anyway */
         for (int32_t k = 0; k < r->n; k++) r->all[k].waits = 0;
     TRY(cuda_upload(c, r->instrs, r->all, bytes, "instructions of a step", err));
-    if (links) CUDA_TRY(c, c->d->cuMemsetD32Async(r->instrs + bytes, 0, links / 4, c->stream), "links of a step");
+    if (links) CUDA_TRY(c, c->d->cuMemsetD32Async(r->instrs + bytes, 0, (links + parts) / 4, c->stream), "links of a step");
+    if (x) CUDA_TRY(c, c->d->cuMemsetD32Async(r->x, ROWS_NOT_THERE, x / 4, c->stream), "x of a step");
     return ERR_OK;
 }
 
@@ -144,18 +163,25 @@ static int add_node(struct cuda *c, CUgraph graph, const struct launch *l, void 
 /* Adds a run as one node. Where blocks of a launch may not wait for each other, each instruction is a node, with the same links. */
 static int add_list(struct cuda *c, CUgraph graph, const struct runs *runs, const struct run *r, CUgraphNode *last, struct err *err) {
     CUdeviceptr instrs = runs->instrs + (size_t)r->at * sizeof(struct k_instr);
-    struct k_step_run run = {.instrs = instrs, .barrier = c->counters, .n = r->n, .tags = r->n, .depth = r->depth};
+    struct k_step_run run = {.instrs = instrs,
+                             .barrier = c->counters,
+                             .n = r->n_instrs,
+                             .tags = r->n_instrs,
+                             .depth = r->depth,
+                             .x_units = runs->x,
+                             .x_rest = (int64_t)r->x.rest,
+                             .x_bytes = (int64_t)r->x.bytes};
     struct launch l = run_launch(c, r);
     if (c->gpu->can_run_lists) {
         TRY(add_node(c, graph, &l, &run, last, err));
         CUDA_TRY(c, c->d->cuGraphKernelNodeSetAttribute(*last, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &(CUkernelNodeAttrValue){.cooperative = 1}),
-                 "graph node of %d instructions", r->n);
+                 "graph node of %d instructions", r->n_instrs);
         return ERR_OK;
     }
     run.n = 1;
-    for (int32_t k = 0; k < r->n; k++) {
+    for (int32_t k = 0; k < r->n_instrs; k++) {
         run.instrs = instrs + (size_t)k * sizeof(struct k_instr);
-        run.tags = k + 1 == r->n ? r->n : 0;
+        run.tags = k + 1 == r->n_instrs ? r->n_instrs : 0;
         TRY(add_node(c, graph, &l, &run, last, err));
     }
     return ERR_OK;
@@ -197,19 +223,33 @@ bool cuda_graph_at_once(const struct cuda *c) {
     return any;
 }
 
+/* Instructions that read links alone. */
+static bool needs_links(const struct k_instr *in) {
+    return cuda_is_latent(in) || (in->kind != K_STEP_ATTN && in->u.linear.e.half);
+}
+
+/* Whether the instruction behind the i-th is the only one that reads its result, through a link. */
+static bool reads_all_of(const struct runs *r, int32_t i) {
+    const struct k_instr *next = &r->all[i + 1];
+    return next->kind == K_STEP_LINEAR && next->u.linear.x_link && next->u.linear.x_maker == i && r->values[i].reads == 1;
+}
+
 bool cuda_one_list_holds(const struct cuda *c) {
     const struct program *p = &c->program;
     struct runs r;
     for (int32_t i = 0; i < p->n_launches; i++) {
         enum op_kind kind = c->base.list.ops[p->launches[i].op].kind;
-        bool is_around = kind == OP_EMBED || kind == OP_ARGMAX || kind == OP_CHOOSE;
-        if (!step_is_instr(p->launches[i].kernel) && !is_around) return false;
+        bool is_around = kind == OP_EMBED || kind == OP_ACT || kind == OP_ARGMAX || kind == OP_CHOOSE;
+        bool passes = p->launches[i].kernel == KERNEL_pass_in || p->launches[i].kernel == KERNEL_pass_out;
+        if (!step_is_instr(p->launches[i].kernel) && !is_around && !passes) return false;
     }
     gather_runs(c, &r);
     bool holds = r.n_runs == 1 && r.runs[0].is_one;
     if (holds) cuda_links_find(r.all, r.values, r.n);
-    for (int32_t i = 0; i < r.n && holds; i++) holds = r.all[i].kind == K_STEP_ATTN || !r.all[i].u.linear.e.half || !r.all[i].waits;
+    for (int32_t i = 0; i < r.n && holds; i++) holds = !needs_links(&r.all[i]) || !r.all[i].waits;
     for (int32_t i = 0; i < r.n && holds; i++) holds = r.all[i].kind != K_STEP_ROUTER || r.all[i].u.linear.x_link;
+    holds = holds && cuda_sums_hold(r.all, r.values, r.n);
+    for (int32_t i = 0; i < r.n && holds; i++) holds = r.all[i].kind != K_STEP_VALUES || (i + 1 < r.n && reads_all_of(&r, i));
     free_runs(&r);
     return holds;
 }
@@ -228,7 +268,12 @@ int cuda_graph_build(struct cuda *c, struct cuda_graph **out, struct err *err) {
     if (code) cuda_free(c, &runs.instrs);
     TRY(code);
     struct cuda_graph *g = graph_slot(c);
-    *g = (struct cuda_graph){.key = c->key, .exec = exec, .last_use = c->n_steps, .n_outputs = c->n_outputs, .instrs = runs.instrs};
+    *g = (struct cuda_graph){.key = c->key,
+                             .exec = exec,
+                             .last_use = c->n_steps,
+                             .n_outputs = c->n_outputs,
+                             .passes = c->passing.by_kernels,
+                             .instrs = runs.instrs};
     memcpy(g->outputs, c->outputs, sizeof g->outputs);
     memcpy(g->inputs, c->inputs, sizeof g->inputs);
     g->n_inputs = c->n_inputs;

@@ -4,7 +4,7 @@
 static_assert(sizeof(struct k_instr) == K_INSTR_BYTES, "an instruction has its room");
 
 bool cuda_step_small(const struct cuda *c) {
-    return !c->exact && !c->no_fuse && c->gpu->functions[KERNEL_step_run] && c->key.n_rows <= STEP_ROWS;
+    return !c->exact && !c->no_fuse && !c->borrows && c->gpu->functions[KERNEL_step_run] && c->key.n_rows <= STEP_ROWS;
 }
 
 bool step_is_even(struct tensor t) {
@@ -52,6 +52,7 @@ void step_emit(struct cuda *c, const struct k_instr *in, const struct step_value
     struct step_values *noted = &c->program.values[c->program.n_launches - 1];
     *noted = *values;
     noted->reads = values->y.id == STEP_INNER ? 1 : step_count_reads(c, values->y);
+    noted->sum_reads = values->sum.id ? step_count_reads(c, values->sum) - 1 : 0; /* one is the instruction's own */
 }
 
 void step_put_norm(struct k_step_linear *a, const struct op *norm) {

@@ -79,10 +79,12 @@ CUdeviceptr cuda_rope_pos(const struct cuda *c, const struct rope_args *r) {
 
 struct k_cache cuda_cache(const struct cuda *c, struct kv_ref kv) {
     const struct cuda_kv_class *k = &c->kv[kv.kv_class];
-    size_t blocks = (size_t)kv.index * (size_t)k->shape.n_blocks;
+    bool is_lent = cuda_is_lent(c, kv);
+    CUdeviceptr keys = is_lent ? k->guest_k : k->k, values = is_lent ? k->guest_v : k->v;
+    size_t blocks = is_lent ? 0 : (size_t)kv.index * (size_t)k->shape.n_blocks;
     return (struct k_cache){
-        .k = k->k + blocks * cuda_kv_block_bytes(c, &k->shape, k->shape.k_width),
-        .v = k->v ? k->v + blocks * cuda_kv_block_bytes(c, &k->shape, k->shape.v_width) : 0,
+        .k = keys + blocks * cuda_kv_block_bytes(c, &k->shape, k->shape.k_width),
+        .v = values ? values + blocks * cuda_kv_block_bytes(c, &k->shape, k->shape.v_width) : 0,
         .table = cuda_step_array(c, c->at.tables[kv.kv_class]),
         .table_stride = c->at.table_stride,
         .heads = k->shape.heads,

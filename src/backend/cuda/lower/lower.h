@@ -57,9 +57,23 @@ int32_t cuda_find_qkv(const struct cuda *c, int32_t i, struct cuda_qkv *out);
 
 /* ---- weights of the host (lower_borrow.c) ---- */
 
-/* Launches that bring the borrowed weights of ops [first, first + n); returns the number of loans before them, for cuda_borrow_done behind the ops' launches. */
-int32_t cuda_borrow(struct cuda *c, int32_t first, int32_t n);
-void cuda_borrow_done(struct cuda *c, int32_t first_loan);
+enum { BORROW_WEIGHTS = 8 }; /* that a group of ops borrows at most */
+/* Launches that bring those of these weights that are borrowed, until cuda_borrow_done says that the launches which use them have been emitted. */
+void cuda_borrow_weights(struct cuda *c, const struct weight *const *weights, int32_t n);
+/* The same of all weights of ops [first, first + n), but for experts: they bring theirs half by half. */
+void cuda_borrow(struct cuda *c, int32_t first, int32_t n);
+void cuda_borrow_done(struct cuda *c);
+/* Before and behind ops [first, first + n): a layer of the host's cache comes here before they use it, and what they write goes back. */
+void cuda_fetch_cache(struct cuda *c, int32_t first, int32_t n);
+void cuda_return_cache(struct cuda *c, int32_t first, int32_t n);
+
+/* ---- parts of steps (lower_part.c) ---- */
+
+/* Whether kernels pass inputs and outputs of the part that is being run: few bytes, always of the same memory. */
+bool cuda_part_passes(const struct cuda *c);
+/* In front of all launches, and behind them; nothing where others pass them. */
+void cuda_pass_inputs(struct cuda *c);
+void cuda_pass_outputs(struct cuda *c);
 
 /* ---- ops (lower_*.c, split_wide.c) ---- */
 

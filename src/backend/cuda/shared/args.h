@@ -239,6 +239,29 @@ struct k_kv_unpack {
     int32_t window, chunk, first_seq, pad;
 };
 
+/* Values between the host's memory and ours, whole words; then a word of the host is counted up. */
+enum { PASS_VALUES = 12 };
+struct k_pass {
+    struct {
+        KPTR(const void) from;
+        KPTR(void) to;
+        int64_t bytes;
+    } of[PASS_VALUES];
+    KPTR(uint32_t) count;
+    KPTR(volatile uint32_t) done;
+    int32_t n, pad;
+};
+
+/* A layer of the host's cache, blocks of f16 by the numbers of the table: keys [heads][k_width][K_BLOCK], values [heads][K_BLOCK][v_width]. c: the layer here, bf16. */
+struct k_lent {
+    struct k_cache c;
+    KPTR(void) k;
+    KPTR(void) v;
+    KPTR(const struct k_seq) seqs;
+    int32_t window;   /* of the class: positions behind it may be gone */
+    int32_t is_whole; /* fetching: 1: the step's own positions are there, too */
+};
+
 /* Norms and ropes of queries and keys, and KV_WRITE, in one kernel. */
 struct k_qkv {
     struct k_cache c;
@@ -563,7 +586,7 @@ struct k_lightning {
  * A link is what one instruction makes and a later one of the same list reads: tagged words (kernels/sync.cuh), rows one behind the other;
  * a word has one f32 or two bf16. Its tag is the launch's first and the number of the instruction that made it. */
 
-enum k_step_kind { K_STEP_LINEAR, K_STEP_ATTN, K_STEP_ROUTER };
+enum k_step_kind { K_STEP_LINEAR, K_STEP_ATTN, K_STEP_ROUTER, K_STEP_X, K_STEP_QUERIES, K_STEP_LATENT, K_STEP_VALUES };
 
 /* The experts of a row are three instructions: the router's scores; gate and up of the chosen experts, one expert behind the other, each result times
  * the expert's weight; down, as one product whose k runs through all chosen experts. Every block chooses the experts by itself. */
@@ -602,6 +625,18 @@ struct k_step_linear {
     KPTR(const uint64_t) residual_link;
     KPTR(uint64_t) y_link; /* NULL: nobody reads y through a link; y NULL: nobody reads it otherwise */
     struct k_step_experts e;
+    /* Lists of several rows: K_STEP_X makes x of the products behind it, with their norm (kernels/rows_x.cuh), and makes `x_old` ready to be written again. */
+    KPTR(unsigned char) x_units;
+    KPTR(unsigned char) x_old;      /* NULL: none */
+    int32_t x_old_in, x_old_blocks; /* elements of a row of x_old; the first blocks of the launch that have tiles of every product */
+    /* kernels/one_post.cu, where has_sum is 1: x is a norm of what came, times own_scale, plus the residual, times residual_scale; it goes through sum_link to who adds to it. */
+    KPTR(const float) sum_norm; /* weight of that norm; NULL: 1 */
+    KPTR(uint64_t) sum_link;    /* NULL: nobody does */
+    float sum_eps, sum_offset;
+    int32_t has_sum, sum_pad;
+    /* Lists with latent attention: the tiles of an expert that every row takes, beside those that it chooses. It counts as choices behind those of e.rule.k, each
+     * as wide as one of them. */
+    KPTR(const unsigned char) shared;
 };
 
 /* Norms of queries and keys, rope, the new keys and values into the cache, and attention of decode rows. */
@@ -635,6 +670,28 @@ struct k_step_attn {
     KPTR(uint64_t) y_link;
 };
 
+/* Latent attention of a row (kernels/one_latent.cuh) is three instructions, which are told the same: queries into the space of latents, with their rope; attention, with the
+ * norm, the rope and the storing of the new position; results of each head out of the space of latents. */
+struct k_step_latent {
+    struct k_cache c;
+    struct k_weight w;            /* QUERIES, VALUES: a matrix for each head, one behind the other */
+    KPTR(const uint64_t) q_link;  /* QUERIES: [heads][nope + rope] f32, from q_at on */
+    KPTR(const uint64_t) kv_link; /* LATENT: [values + rope] f32, from kv_at on */
+    KPTR(const uint64_t) x_link;  /* LATENT: what QUERIES made; VALUES: parts, [heads][splits][values + 2] */
+    KPTR(uint64_t) y_link;        /* QUERIES: [heads][width / 2] pairs of bf16; LATENT: parts; VALUES: [heads][v_width] f32 */
+    KPTR(const float) norm;       /* of the new position */
+    KPTR(const float) inv_freq;
+    KPTR(const float) step_rope;
+    KPTR(const int32_t) pos;
+    KPTR(const int32_t) rope_pos;
+    KPTR(const int32_t) seq_of;
+    int32_t q_at, kv_at, q_maker, kv_maker;
+    int32_t heads, nope, v_width, splits; /* splits: runs of positions at most */
+    int32_t rope_kind, table, n_rope_tables, rope_width;
+    float magnitude, eps, norm_offset, scale, pos_scale_beta;
+    int32_t pos_scale_len, pos_scale_first;
+};
+
 /* Where a product's weights lie, for the rings of kernels/one.cu. Attention has none: its units are 0. */
 struct k_stream {
     KPTR(const unsigned char) values;
@@ -659,6 +716,7 @@ struct k_instr {
     union {
         struct k_step_linear linear;
         struct k_step_attn attn;
+        struct k_step_latent latent;
         unsigned char bytes[K_INSTR_BYTES - 72];
     } u;
 };
@@ -669,6 +727,9 @@ struct k_step_run {
     int32_t n;
     int32_t tags;  /* how many tags this launch uses up */
     int32_t depth; /* places of a warp's ring in kernels/one.cu */
+    /* Lists of several rows: x of their products. Who leaves the launch last makes what lies from x_rest on ready to be written again, and after a wait without an end all of it. */
+    KPTR(unsigned char) x_units;
+    int64_t x_rest, x_bytes;
     struct k_instr one;
 };
 

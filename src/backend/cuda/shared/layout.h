@@ -44,9 +44,9 @@ enum { PLAIN_UNIT_BYTES = TILE_ROWS * TILE_UNIT * 2 }; /* 16 rows and 64 element
 
 /* ---- counters that all launches of a context share (kernels/sync.cuh): uint32_t, zero between launches ---- */
 
-/* Arrivals and departures of the barrier, the last tag, whether a wait had no end, the address of the host's word for that, then counters of
- * attention's splits. */
-enum { COUNTERS = 4096, COUNTERS_TAG = 2, COUNTERS_GAVE_UP = 3, COUNTERS_HOST = 4, COUNTERS_FIRST = 64 };
+/* Arrivals and departures of the barrier, the last tag, whether a wait had no end, the address of the host's word for that, parts of steps whose outputs were
+ * passed, which is never set back, then counters of attention's splits. */
+enum { COUNTERS = 4096, COUNTERS_TAG = 2, COUNTERS_GAVE_UP = 3, COUNTERS_HOST = 4, COUNTERS_PARTS = 6, COUNTERS_FIRST = 64 };
 
 /* ---- instructions of decode steps (kernels/step.cu) ---- */
 
@@ -73,47 +73,77 @@ KFN int step_x_stride(int64_t in) {
     return (int)in + 32;
 }
 
-/* ---- lists of instructions of one row (kernels/one.cu) and of up to LIST_ROWS rows (kernels/few.cu). `rows`: the most rows of the kernel ---- */
+/* ---- lists of instructions of one row (kernels/one.cu), of up to LIST_FEW rows (kernels/few.cu) and of up to LIST_ROWS (kernels/several.cu) ---- */
 
 /* LIST_RUN: positions of a run of attention at least, where a row has as many. */
-enum { LIST_WARPS = 16, LIST_SLOTS = 8, LIST_ROWS = 4, LIST_RUN = 128 };
+enum { LIST_WARPS = 16, LIST_SLOTS = 8, LIST_FEW = 4, LIST_ROWS = 8, LIST_RUN = 128 };
 
+/* The rows that the kernel for so many has room for. */
+KFN int list_room(int rows) {
+    return rows > LIST_FEW ? LIST_ROWS : rows > 1 ? LIST_FEW : 1;
+}
 /* Bytes of instructions and of what a block knows of its rows. */
 KFN int list_head_bytes(int rows) {
-    return LIST_SLOTS * K_INSTR_BYTES + (rows > 1 ? 5120 : 2560);
-}
-/* Tiles whose sums are made at once, and the floats of their sums, of which there are two sets. */
-KFN int list_tiles(bool is_small, int rows) {
-    return (is_small ? 8 : 16) / rows / 2 * 2; /* pairs */
-}
-KFN int list_sums(bool is_small) {
-    return list_tiles(is_small, 1) * TILE_ROWS * (LIST_WARPS + 1);
+    return LIST_SLOTS * K_INSTR_BYTES + (rows > LIST_FEW ? 8704 : rows > 1 ? 5120 : 2560);
 }
 /* Attention: query heads that a warp takes at most; parts of heads that the warps of a block make at most, which lie where a product has its sums. */
 enum { SET_HEADS = 4 };
 KFN int list_parts(bool is_small) {
     return is_small ? 32 : 64;
 }
-/* A product's x in units of 64 elements: scales from a row to the next, which are not a multiple of 128 bytes apart, and bytes of all rows. */
-KFN int list_scales(int units, int rows) {
-    return (units + 1) / 2 * 2 + (rows > 1 ? 2 : 0);
+/* One row: tiles whose sums are made at once, and the floats of their sums, of which there are two sets. */
+KFN int list_tiles(bool is_small) {
+    return is_small ? 8 : 16;
 }
-KFN int list_x_bytes(int units, int rows) {
-    return rows * (list_scales(units, rows) * 8 + units * 128);
+KFN int list_sums(bool is_small) {
+    return list_tiles(is_small) * TILE_ROWS * (LIST_WARPS + 1);
+}
+/* Heads wider than 128 have half as many parts. */
+KFN int list_parts_of(bool is_small, int width) {
+    return width > 128 ? list_parts(is_small) / 2 : list_parts(is_small);
+}
+/* kernels/one_post.cu: more bytes of what a block knows; bytes for a unit of x that is a sum, what came and what it is added to. */
+enum { LIST_POST_HEAD = 2048, LIST_SUM_UNIT = 2 * TILE_UNIT * 4 };
+/* One row: a product's x in units of 64 elements, scales first. */
+KFN int list_scales(int units) {
+    return (units + 1) / 2 * 2;
+}
+KFN int list_x_bytes(int units) {
+    return list_scales(units) * 8 + units * 128;
+}
+/* Several rows: tiles whose sums are made at once, a float for each lane of each warp and its two rows of the tile, by rows of x; the bytes of that, which are enough for
+ * attention's parts. */
+KFN int rows_tiles(bool is_small, int rows) {
+    return (is_small ? 32 : 64) / list_room(rows);
+}
+KFN int rows_sums_bytes(bool is_small) {
+    return (is_small ? 32 : 64) / 2 * LIST_WARPS * 32 * 4;
+}
+/* Several rows: x of a product in memory, for all blocks: the squares of each row by warps, units of 64 elements of each row, then what one means in each and their sum. */
+enum { ROWS_UNIT = 128, ROWS_SCALE = 8, ROWS_SQUARES = LIST_ROWS * LIST_WARPS * 8 };
+#define ROWS_NOT_THERE 0x80808080u /* a word that is not written yet */
+KFN int rows_x_bytes(int units, int rows) {
+    return (ROWS_SQUARES + units * list_room(rows) * (ROWS_UNIT + ROWS_SCALE) + 127) / 128 * 128;
+}
+/* Units of a warp that are made in one piece in shared memory, each with what one means. */
+KFN int rows_stage_units(bool is_small) {
+    return rows_sums_bytes(is_small) / LIST_WARPS / (ROWS_UNIT + ROWS_SCALE);
+}
+/* Five rows and more: the next units of x of each warp, on their way to shared memory; with fewer rows they are on their way to registers. */
+KFN int rows_ahead_bytes(int rows) {
+    return rows > LIST_FEW ? 2 * LIST_ROWS * (ROWS_UNIT + ROWS_SCALE) : 0;
 }
 /* Units that a warp asks for at once, and the bytes of a place of its ring: units of both tiles of a pair, of bf16 one unit of one tile. has_8: products of
  * the list may have codes of 8 bits; a place that is not small has room for those anyway. */
-KFN int list_chunk_units(bool is_plain, bool is_8, bool is_small, int rows) {
-    return is_plain || is_8 || is_small || rows > 1 ? 1 : 2;
+KFN int list_chunk_units(bool is_plain, bool is_8, bool is_small) {
+    return is_plain || is_8 || is_small ? 1 : 2;
 }
-KFN int list_place_bytes(bool is_plain, bool has_8, bool is_small, int rows) {
-    bool is_short = is_small || rows > 1;
-    return is_plain ? PLAIN_UNIT_BYTES
-                    : 2 * list_chunk_units(is_plain, false, is_small, rows) * tile_unit_bytes(has_8 && is_short ? 8 : 4, 64);
+KFN int list_place_bytes(bool is_plain, bool has_8, bool is_small) {
+    return is_plain ? PLAIN_UNIT_BYTES : 2 * list_chunk_units(is_plain, false, is_small) * tile_unit_bytes(has_8 && is_small ? 8 : 4, 64);
 }
 /* Places of a warp's ring at most. */
-KFN int list_depth(bool is_plain, int rows) {
-    return is_plain ? 3 : rows > 1 ? 6 : 4;
+KFN int list_depth(bool is_plain) {
+    return is_plain ? 3 : 4;
 }
 
 /* ---- products of many rows ---- */
@@ -198,6 +228,14 @@ KFN int wflash_shared_bytes(int width, int heads) {
 enum { LATENT_WARPS = 4, LATENT_TILE = 32, LATENT_HEADS = 16, LATENT_WIDTH = 576, LATENT_VALUES = 512, LATENT_P_ROOM = LATENT_TILE + 8 };
 KFN int latent_shared_bytes(void) {
     return (LATENT_HEADS + 2 * LATENT_TILE) * LATENT_WIDTH * 2 + LATENT_HEADS * LATENT_P_ROOM * 2 + LATENT_WARPS * LATENT_HEADS * 4;
+}
+
+/* The same in a list of one row (kernels/one_latent.cuh): runs of positions at most. Shared memory of a block: a tile, with queries before it where the sums of products are no
+ * room for them. */
+enum { LATENT_RUNS_MAX = 64, LATENT_ROPE = LATENT_WIDTH - LATENT_VALUES, LATENT_PART = LATENT_VALUES + 2 };
+enum { LATENT_QUERY_BYTES = LATENT_HEADS * LATENT_WIDTH * 2, LATENT_SCORE_ROOM = LATENT_TILE + 1, LATENT_SHARES = 4 };
+KFN int list_latent_bytes(bool is_small) {
+    return LATENT_TILE * LATENT_WIDTH * 2 + (is_small ? LATENT_QUERY_BYTES : 0);
 }
 
 /* ---- experts ---- */
