@@ -87,6 +87,7 @@ set(BACKEND_SOURCES
   src/backend/cpu/cpu_attn_packed.c
   src/backend/cpu/cpu_elem.c
   src/backend/cpu/cpu_head.c
+  src/backend/cpu/cpu_heads.c
   src/backend/cpu/cpu_linear.c
   src/backend/cpu/cpu_moe.c
   src/backend/cpu/cpu_moe_panels.c

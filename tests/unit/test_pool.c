@@ -81,20 +81,22 @@ static void run_alone(struct handout *h, uint32_t n_chunks) {
     bool seen[64] = {true}; /* chunk 0 is the caller's */
     int64_t i;
     handout_begin(h, n_chunks);
-    CHECK(handout_done(h, 1) == (n_chunks == 1));
+    handout_done(h, 0, 1);
+    CHECK(handout_is_over(h) == (n_chunks == 1));
     while ((i = handout_next(h)) != HANDOUT_NONE) {
         CHECK(!seen[i]);
         seen[i] = true;
-        CHECK(!handout_done(h, 1)); /* the seats are left */
+        handout_done(h, 0, 1);
+        CHECK(!handout_is_over(h)); /* the seats are left */
     }
     for (int32_t t = 1; t < N_SEATS; t++)
         if ((i = handout_seat(h, t)) != HANDOUT_NONE) {
             CHECK(i == t && !seen[i]);
             seen[i] = true;
-            handout_done(h, 1);
+            handout_done(h, 0, 1);
         }
     for (uint32_t k = 0; k < 64; k++) CHECK_INT(seen[k], k < n_chunks);
-    CHECK_INT(atomic_load(&h->left), 0);
+    CHECK(handout_is_over(h));
 }
 
 static void nobody_is_waited_for(void) {
@@ -117,17 +119,22 @@ static void late_workers_find_less(void) {
     CHECK_INT(handout_next(&h), HANDOUT_NONE);
     CHECK_INT(handout_seat(&h, 2), 2); /* by the caller */
     CHECK_INT(handout_seat(&h, 2), HANDOUT_NONE);
-    CHECK(!handout_done(&h, 5));
-    CHECK_INT(atomic_load(&h.left), 1); /* seat 3 is still to be had */
+    handout_done(&h, 1, 1);
+    handout_done(&h, 0, 4);
+    CHECK(!handout_is_over(&h)); /* seat 3 is still to be had */
     CHECK_INT(handout_seat(&h, 3), 3);
-    CHECK(handout_done(&h, 1));
+    handout_done(&h, 3, 1);
+    CHECK(handout_is_over(&h));
     for (int32_t t = 1; t < N_SEATS; t++) CHECK_INT(handout_seat(&h, t), HANDOUT_NONE); /* over */
     CHECK_INT(handout_next(&h), HANDOUT_NONE);
     handout_begin(&h, 2);
     CHECK_INT(handout_seat(&h, 3), HANDOUT_NONE); /* no chunk for this seat */
     CHECK_INT(handout_next(&h), HANDOUT_NONE);
     CHECK_INT(handout_seat(&h, 1), 1);
-    CHECK(handout_done(&h, 2));
+    handout_done(&h, 0, 1);
+    CHECK(!handout_is_over(&h));
+    handout_done(&h, 1, 1); /* its third of two jobs */
+    CHECK(handout_is_over(&h));
 }
 
 /* A wait of so long, each offer of the core coming back after so long: how often it was offered until the thread goes to sleep; -1: it

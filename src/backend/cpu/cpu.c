@@ -182,6 +182,24 @@ static int grow_rope(struct cpu *c, struct err *err) {
     return ERR_OK;
 }
 
+/* The ops from the i-th on that one pass does; 0: none. */
+static int32_t group_at(const struct cpu *c, int32_t i) {
+    return c->no_fuse ? 0 : cpu_heads_find(&c->base.list, i);
+}
+
+/* A pass may read any input of its ops after it wrote a result, so the inputs live to its end. */
+static void extend_lives(struct cpu *c) {
+    struct oplist *l = &c->base.list;
+    for (int32_t i = 0, n; i < l->n_ops; i += n ? n : 1) {
+        n = group_at(c, i);
+        for (int32_t j = i; j < i + n; j++)
+            for (int32_t k = 0; k < l->ops[j].n_in; k++) {
+                struct value *v = &l->values[l->ops[j].in[k].id - 1];
+                if (v->first_op < i && v->last_op < i + n - 1) v->last_op = i + n - 1;
+            }
+    }
+}
+
 static int prepare(struct cpu *c, struct err *err) {
     struct oplist *l = &c->base.list;
     if (l->err.code) return err_set(err, l->err.code, "%s", l->err.msg);
@@ -189,6 +207,7 @@ static int prepare(struct cpu *c, struct err *err) {
         if (!runners[l->ops[i].kind])
             return err_set(err, ERR_EUNSUPPORTED, "the CPU backend has no kernel for the op \"%s\"", op_name(l->ops[i].kind));
     if (!c->no_fuse) fuse_list(l);
+    extend_lives(c);
     plan_make(&c->plan, l);
     TRY(grow_scratch(c, err));
     TRY(grow_acts(c, err));
@@ -224,10 +243,17 @@ static int cpu_end(struct backend *be, const struct step *step, struct err *err)
     struct cpu *c = (struct cpu *)be;
     TRY(prepare(c, err));
     err_clear(&c->failed);
+    c->expected = NULL;
     cpu_device_enter(c->device);
-    for (int32_t i = 0; i < be->list.n_ops && !c->failed.code; i++) {
+    for (int32_t i = 0, n; i < be->list.n_ops && !c->failed.code; i += n ? n : 1) {
         const struct op *op = &be->list.ops[i];
+        n = group_at(c, i);
+        if (n) {
+            cpu_run_heads(c, i, step);
+            continue;
+        }
         if (op->kind == OP_LINEAR) read_ahead(c, i);
+        if (i + 1 < be->list.n_ops) cpu_linear_expect(c, op, op + 1);
         runners[op->kind](c, op, step);
     }
     cpu_device_leave(c->device);
@@ -269,6 +295,7 @@ const struct backend_type cpu_backend = {
     .kv_number_bytes = cpu_kv_number_bytes,
     .kv_open = cpu_kv_open,
     .kv_close = cpu_kv_close,
+    .kv_lend = cpu_kv_lend,
     .block_copy = cpu_block_copy,
     .slot_copy = cpu_slot_copy,
     .block_bytes = cpu_block_bytes,

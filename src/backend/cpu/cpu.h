@@ -45,6 +45,8 @@ struct cpu {
     int rope_next;
     unsigned char *acts; /* quantised rows of the linear layer at hand */
     size_t acts_bytes;
+    const struct op *expected; /* a LINEAR whose acts are made by the op before it (cpu_linear_expect) */
+    struct quant_acts expected_acts;
     float *op_scratch; /* for what an op keeps between its passes */
     int64_t op_floats;
     struct kv_layout layout;
@@ -83,6 +85,7 @@ bool cpu_weight_lend(const struct backend *be, const struct weight *w, struct we
 int32_t cpu_kv_number_bytes(const struct backend *be, const struct kv_class *k);
 int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err);
 void cpu_kv_close(struct backend *be);
+bool cpu_kv_lend(const struct backend *be, int32_t kv_class, struct kv_lent *out);
 size_t cpu_block_bytes(const struct backend *be, int32_t kv_class, const char **out_layout);
 int cpu_block_read(struct backend *be, int32_t kv_class, int32_t block, void *dst, struct err *err);
 int cpu_block_write(struct backend *be, int32_t kv_class, int32_t block, const void *src, struct err *err);
@@ -123,8 +126,24 @@ static inline bool cpu_in_blocks(const struct cpu *c, const struct op *attn) {
 /* Floats of one table of angles for this op's rows. */
 int64_t cpu_rope_floats(const struct op *op);
 
+/* Norms and ropes of queries and keys (cpu_heads.c): how many ops from the i-th on are done in one pass, 0: none; and that pass. */
+int32_t cpu_heads_find(const struct oplist *l, int32_t i);
+void cpu_run_heads(struct cpu *c, int32_t i, const struct step *step);
+/* One head of a NORM; a head of a ROPE, in place; where the angles of two ROPEs are, [rows][n_rotated]. */
+void cpu_norm_head(struct cpu *c, const struct op *op, int64_t head, const float *from, float *to);
+void cpu_rope_turn(const struct rope_args *a, const float *angles, float *x);
+void cpu_rope_angles(struct cpu *c, const struct op *a, const struct op *b, const struct step *step, const float **out_a,
+                     const float **out_b);
+
 /* What each thread reads first of a LINEAR's weights, if that is known and memory is what limits it. */
 struct pool_ahead cpu_linear_ahead(const struct cpu *c, const struct op *op);
+
+/* Where op writes what the LINEAR behind it reads, and there are few rows: the threads that write them make their activations, too. One thread
+ * would do it for all later, from the caches of the others. Such an op says when it has written row r, or columns [from, from + n)
+ * of it, whole spans. */
+void cpu_linear_expect(struct cpu *c, const struct op *op, const struct op *next);
+void cpu_made_row(struct cpu *c, const struct op *op, int64_t r);
+void cpu_made_part(struct cpu *c, const struct op *op, int64_t r, int64_t from, int64_t n);
 
 /* Bytes that cpu_run_linear needs in `acts` for this op. */
 size_t cpu_linear_acts_bytes(const struct op *op);

@@ -55,6 +55,12 @@ int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *
     return c->states ? ERR_OK : err->code;
 }
 
+bool cpu_kv_lend(const struct backend *be, int32_t kv_class, struct kv_lent *out) {
+    const struct cpu_kv_class *k = &((const struct cpu *)be)->kv[kv_class];
+    *out = (struct kv_lent){k->k, k->v, class_bytes(k, k->shape.k_width), class_bytes(k, k->shape.v_width)};
+    return k->half && k->shape.n_layers && !k->shape.picture_rows;
+}
+
 void cpu_kv_close(struct backend *be) {
     struct cpu *c = (struct cpu *)be;
     for (int32_t i = 0; i < c->layout.n_classes; i++) {

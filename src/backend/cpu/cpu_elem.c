@@ -53,14 +53,16 @@ static void norm_head(const struct kernels *k, const struct norm_args *a, const 
     }
 }
 
-static void norm_row(struct cpu *c, const struct op *op, int64_t r, const float *from, int64_t from_stride, struct tensor to) {
+void cpu_norm_head(struct cpu *c, const struct op *op, int64_t head, const float *from, float *to) {
     const struct norm_args *a = &op->arg.norm;
     const float *w = cpu_vec(a->weight), *b = cpu_vec(a->bias);
-    for (int64_t h = 0; h < to.heads; h++) {
-        int64_t at = a->per_head ? h * to.width : 0;
-        norm_head(&c->kern, a, from + h * from_stride, cpu_row(c, to, r) + h * to.head_stride, to.width, w ? w + at : NULL,
-                  b ? b + at : NULL);
-    }
+    int32_t width = op->out[op->n_out - 1].width;
+    int64_t at = a->per_head ? head * width : 0;
+    norm_head(&c->kern, a, from, to, width, w ? w + at : NULL, b ? b + at : NULL);
+}
+
+static void norm_row(struct cpu *c, const struct op *op, int64_t r, const float *from, int64_t from_stride, struct tensor to) {
+    for (int64_t h = 0; h < to.heads; h++) cpu_norm_head(c, op, h, from + h * from_stride, cpu_row(c, to, r) + h * to.head_stride);
 }
 
 /* Gate of a row, activated, dense, in the thread's scratch memory. */
@@ -94,10 +96,12 @@ static void norm_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     for (int64_t r = first; r < last; r++) {
         if (op->n_in == 1) {
             norm_row(c, op, r, cpu_row(c, x, r), x.head_stride, y);
+            cpu_made_row(c, op, r);
             continue;
         }
         if (op->arg.norm.gate == GATE_MATCH) {
             match_row(c, op, r);
+            cpu_made_row(c, op, r);
             continue;
         }
         const float *gate = gate_row(c, op, r, thread);
@@ -110,6 +114,7 @@ static void norm_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
             norm_row(c, op, r, cpu_row(c, x, r), x.head_stride, y);
             for (int64_t i = 0; i < n; i++) out[i] *= gate[i];
         }
+        cpu_made_row(c, op, r);
     }
 }
 
@@ -143,6 +148,7 @@ static void add_norm_rows(void *ctx, int64_t first, int64_t last, int32_t thread
     for (int64_t r = first; r < last; r++) {
         add_row(c, job->op, r, job->op->arg.norm.a_scale, job->op->arg.norm.b_scale);
         norm_row(c, job->op, r, cpu_row(c, job->op->out[0], r), job->op->out[0].head_stride, job->op->out[1]);
+        cpu_made_row(c, job->op, r);
     }
 }
 
@@ -202,7 +208,7 @@ static void glu_part(const struct elem_job *job, int64_t r, int64_t h, int64_t f
 }
 
 /* Pieces stay in the level-1 cache from one pass to the next. */
-enum { GLU_PIECE = 256 };
+enum { GLU_PIECE = ACTS_SPAN };
 
 static void glu_pieces(void *ctx, int64_t first, int64_t last, int32_t thread) {
     (void)thread;
@@ -211,7 +217,9 @@ static void glu_pieces(void *ctx, int64_t first, int64_t last, int32_t thread) {
     int64_t n_pieces = (a.width + GLU_PIECE - 1) / GLU_PIECE;
     for (int64_t i = first; i < last; i++) {
         int64_t from = i % n_pieces * GLU_PIECE, head = i / n_pieces;
-        glu_part(job, head / a.heads, head % a.heads, from, a.width - from < GLU_PIECE ? a.width - from : GLU_PIECE);
+        int64_t n = a.width - from < GLU_PIECE ? a.width - from : GLU_PIECE;
+        glu_part(job, head / a.heads, head % a.heads, from, n);
+        cpu_made_part(job->c, job->op, head / a.heads, from, n);
     }
 }
 
@@ -219,7 +227,7 @@ void cpu_run_glu(struct cpu *c, const struct op *op, const struct step *step) {
     struct elem_job job = {c, op, step};
     struct tensor a = op->in[0];
     int64_t n = (int64_t)a.rows * a.heads * ((a.width + GLU_PIECE - 1) / GLU_PIECE);
-    if (n < 16) glu_pieces(&job, 0, n, 0); /* less work than a barrier */
+    if (n < 6) glu_pieces(&job, 0, n, 0); /* less work than a barrier */
     else pool_run(c->pool, n, 0, glu_pieces, &job);
 }
 

@@ -88,6 +88,28 @@ static void quantise(struct linear_job *job, int64_t n_rows) {
     pool_run(pool, n_tiles * job->n_parts, 1, quantise_parts, job);
 }
 
+void cpu_linear_expect(struct cpu *c, const struct op *op, const struct op *next) {
+    enum { FEW_ROWS = 8 };
+    bool makes = op->kind == OP_NORM || op->kind == OP_ADD_NORM || op->kind == OP_GLU;
+    if (!makes || next->kind != OP_LINEAR || next->in[0].rows > FEW_ROWS) return;
+    struct tensor y = op->out[op->n_out - 1], x = next->in[0];
+    if (y.id != x.id || y.offset != x.offset || y.rows != x.rows || y.width != x.width || y.heads != 1 || x.heads != 1) return;
+    const struct cpu_weight *w = cpu_packed(next->arg.linear.weight);
+    if (!w->panels || pack_is_plain(&w->pack) || w->pack.in != x.width) return;
+    cpu_place_acts(&w->pack, x.rows, c->acts, &c->expected_acts);
+    c->expected = next;
+}
+
+void cpu_made_row(struct cpu *c, const struct op *op, int64_t r) {
+    if (c->expected) kern_acts_row(&c->kern, cpu_row(c, op->out[op->n_out - 1], r), &c->expected_acts, r);
+}
+
+void cpu_made_part(struct cpu *c, const struct op *op, int64_t r, int64_t from, int64_t n) {
+    if (!c->expected) return;
+    struct quant_acts part = acts_part(&c->expected_acts, 0, from / ACTS_SPAN, acts_spans(from + n));
+    kern_acts_row(&c->kern, cpu_row(c, op->out[op->n_out - 1], r) + from, &part, r);
+}
+
 /* Outputs [first, first + n) of n_rows rows from `row` on. */
 static void add_bias(const struct linear_job *job, int64_t row, int64_t n_rows, int64_t first, int64_t n) {
     struct tensor y = job->op->out[0];
@@ -218,7 +240,8 @@ static void run_panels(struct linear_job *job) {
     size_t bytes = cpu_place_acts(&cpu_packed(weight)->pack, n_rows, c->acts, &job->acts);
     job->rest = (float *)(void *)(c->acts + bytes);
     if (is_half(job, n_rows)) place_half(&job->acts, n_rows);
-    quantise(job, n_rows);
+    if (c->expected == job->op) c->expected = NULL;
+    else quantise(job, n_rows);
     job->n_panels = n_panels;
     if (n_rows >= LONG_ROWS) pool_run(c->pool, choose_blocks(job, n_rows, pool_threads(c->pool)), 1, panel_blocks, job);
     else pool_run(c->pool, n_panels, panel_chunk(n_panels, pool_threads(c->pool)), panels, job);

@@ -34,7 +34,7 @@ static void angle_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     }
 }
 
-static void rotate(const struct rope_args *a, const float *angles, float *x) {
+void cpu_rope_turn(const struct rope_args *a, const float *angles, float *x) {
     int32_t half = a->n_rotated / 2;
     const float *cosines = angles, *sines = angles + half;
     x += a->first;
@@ -62,7 +62,7 @@ static void rope_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
         for (int64_t h = 0; h < x.heads; h++) {
             float *out = cpu_row(job->c, y, r) + h * y.head_stride;
             memcpy(out, cpu_row(job->c, x, r) + h * x.head_stride, (size_t)x.width * sizeof(float));
-            rotate(a, job->angles + r * a->n_rotated, out);
+            cpu_rope_turn(a, job->angles + r * a->n_rotated, out);
         }
 }
 
@@ -81,19 +81,28 @@ int64_t cpu_rope_floats(const struct op *op) {
     return (int64_t)op->out[0].rows * op->arg.rope.n_rotated;
 }
 
-void cpu_run_rope(struct cpu *c, const struct op *op, const struct step *step) {
+/* Where the op's angles are, computed if they are not known yet. */
+static float *angles_of(struct cpu *c, const struct op *op, const struct step *step) {
     struct rope_job job = {.c = c, .op = op, .step = step};
-    for (int i = 0; i < CPU_ROPE_TABLES; i++) {
-        job.angles = c->rope_angles + i * c->rope_floats;
-        if (c->rope_known[i] && same_table(&c->rope_args[i], &op->arg.rope)) {
-            run_rows(&job, rope_rows);
-            return;
-        }
-    }
+    for (int i = 0; i < CPU_ROPE_TABLES; i++)
+        if (c->rope_known[i] && same_table(&c->rope_args[i], &op->arg.rope)) return c->rope_angles + i * c->rope_floats;
     int i = c->rope_next++ % CPU_ROPE_TABLES;
     job.angles = c->rope_angles + i * c->rope_floats;
     c->rope_args[i] = op->arg.rope;
     c->rope_known[i] = true;
     run_rows(&job, angle_rows);
+    return job.angles;
+}
+
+void cpu_rope_angles(struct cpu *c, const struct op *a, const struct op *b, const struct step *step, const float **out_a,
+                     const float **out_b) {
+    *out_a = angles_of(c, a, step);
+    *out_b = angles_of(c, b, step);
+    if (*out_b == *out_a && !same_table(&a->arg.rope, &b->arg.rope))
+        *out_a = angles_of(c, a, step); /* b's came where a's were: now they go elsewhere */
+}
+
+void cpu_run_rope(struct cpu *c, const struct op *op, const struct step *step) {
+    struct rope_job job = {.c = c, .op = op, .step = step, .angles = angles_of(c, op, step)};
     run_rows(&job, rope_rows);
 }

@@ -49,14 +49,17 @@ static inline float v_peak(vf a) {
 /* How n numbers become whole ones of at most `steps`: returns what they are multiplied with, 0 where all of them are next to nothing. *scale: what 1 means
  * then; a NaN where one of the numbers is none, or infinite. n: a multiple of VW. */
 static inline float v_whole(const float *x, int64_t n, int steps, float *scale) {
-    __m512 max = _mm512_setzero_ps();
-    __mmask16 odd = 0; /* max_ps drops a NaN in its first operand: look for one apart */
-    for (int64_t i = 0; i < n; i += VW) {
-        __m512 v = _mm512_abs_ps(_mm512_loadu_ps(x + i));
-        max = _mm512_max_ps(v, max);
-        odd |= _mm512_cmp_ps_mask(v, _mm512_set1_ps(3.40282347e38f), _CMP_NLE_UQ);
-    }
-    float most = v_peak(max);
+    const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
+    __m512i max[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()};
+    int64_t i = 0;
+    for (; i + 4 * VW <= n;
+         i += 4 * VW) /* as whole numbers magnitudes have the same order, and what is no number or infinite is above them all */
+        for (int k = 0; k < 4; k++) max[k] = _mm512_max_epu32(_mm512_and_si512(_mm512_loadu_si512(x + i + k * VW), magnitude), max[k]);
+    for (; i < n; i += VW) max[0] = _mm512_max_epu32(_mm512_and_si512(_mm512_loadu_si512(x + i), magnitude), max[0]);
+    uint32_t bits = _mm512_reduce_max_epu32(_mm512_max_epu32(_mm512_max_epu32(max[0], max[1]), _mm512_max_epu32(max[2], max[3])));
+    bool odd = bits >= 0x7F800000;
+    float most;
+    memcpy(&most, &bits, sizeof most);
     *scale = odd ? __builtin_nanf("") : most * (1.0f / (float)steps);
     return most > ACTS_LEAST && !odd ? (float)steps / most : 0;
 }

@@ -34,24 +34,27 @@ struct worker {
     int32_t index;
 };
 
+/* What a worker reads before it begins fills one cache line, the first: the job's fields, the bell, the job's number and its seat's place. */
 struct pool {
-    int32_t n_threads;
-    struct worker *workers; /* [n_threads - 1] */
-    bool stays_awake;       /* every thread can have a processor of its own */
-    /* the job */
     pool_fn *fn;
     void *ctx;
     int64_t n, chunk;
+    _Atomic uint32_t bell, stop;
+    struct handout handout;
+    char apart1[HANDOUT_APART];
     struct pool_ahead ahead;
+    char apart2[HANDOUT_APART];
+    _Atomic uint32_t caller_sleeps, wakes; /* the second is what it sleeps on */
+    char apart3[HANDOUT_APART];
+    _Atomic uint32_t sleepers;
+    char apart4[HANDOUT_APART];
+    struct arena arena; /* the pool itself is in it */
+    int32_t n_threads;
+    struct worker *workers; /* [n_threads - 1] */
+    bool stays_awake;       /* every thread can have a processor of its own */
     /* what a caller has for himself */
     struct waiter caller;
     bool absent; /* a worker did not come for the last job */
-    char apart1[HANDOUT_APART];
-    _Atomic uint32_t bell, stop;
-    struct handout handout;
-    _Atomic uint32_t caller_sleeps;
-    char apart2[HANDOUT_APART];
-    _Atomic uint32_t sleepers;
 };
 
 static inline void cpu_relax(void) {
@@ -86,25 +89,37 @@ static inline void relax_reading(struct waiter *w) {
     }
 }
 
-static bool look(_Atomic uint32_t *word, uint32_t old, int n_looks, struct waiter *w) {
+/* What is waited for: a bell after the one that was heard, or the end of a job. */
+typedef bool came_fn(struct pool *p, uint32_t heard);
+
+static bool has_rung(struct pool *p, uint32_t heard) {
+    return atomic_load_explicit(&p->bell, memory_order_acquire) != heard;
+}
+
+static bool is_over(struct pool *p, uint32_t heard) {
+    (void)heard;
+    return handout_is_over(&p->handout);
+}
+
+static inline bool look(struct pool *p, came_fn *came, uint32_t heard, int n_looks, struct waiter *w) {
     for (int i = 0; i < n_looks; i++) {
-        if (atomic_load_explicit(word, memory_order_acquire) != old) return true;
+        if (came(p, heard)) return true;
         relax_reading(w);
     }
     return false;
 }
 
-/* Waits until `word` is another than `old`; false when it is time to sleep. */
-static bool wait_awake(_Atomic uint32_t *word, uint32_t old, struct waiter *w) {
-    if (look(word, old, LOOKS, w)) return true;
+/* False when it is time to sleep. */
+static bool wait_awake(struct pool *p, came_fn *came, uint32_t heard, struct waiter *w) {
+    if (look(p, came, heard, LOOKS, w)) return true;
     uint64_t now = w->linger.begin_ns = os_clock_ns();
     for (enum linger_turn turn; (turn = linger_turn(&w->linger, now)) != LINGER_SLEEP;) {
         uint64_t before = now;
         if (turn == LINGER_OFFER) os_thread_yield();
-        bool came = look(word, old, turn == LINGER_OFFER ? LOOKS_OFFERED : LOOKS, w);
+        bool here = look(p, came, heard, turn == LINGER_OFFER ? LOOKS_OFFERED : LOOKS, w);
         now = os_clock_ns();
         if (turn == LINGER_OFFER) linger_offered(&w->linger, before, now);
-        if (came) return true;
+        if (here) return true;
     }
     return false;
 }
@@ -122,12 +137,21 @@ static uint32_t run_rest(struct pool *p, int32_t thread) {
 }
 
 static uint32_t wait_for_bell(struct pool *p, uint32_t heard, struct waiter *w) {
-    if (!wait_awake(&p->bell, heard, w)) {
+    if (!wait_awake(p, has_rung, heard, w)) {
         atomic_fetch_add(&p->sleepers, 1);
         while (atomic_load(&p->bell) == heard) os_wait_on(&p->bell, heard, SLEEP_MS);
         atomic_fetch_sub(&p->sleepers, 1);
     }
     return atomic_load_explicit(&p->bell, memory_order_acquire);
+}
+
+/* Counts chunks that are done. Whoever finds the job over wakes the caller; counts and the caller's word are sequentially consistent, so that one of those who are the
+ * last finds it over, or the caller does. */
+static void tell_caller(struct pool *p, int32_t thread, uint32_t n) {
+    handout_done(&p->handout, thread, n);
+    if (!atomic_load(&p->caller_sleeps) || !handout_is_over(&p->handout)) return;
+    atomic_fetch_add(&p->wakes, 1);
+    os_wake_all(&p->wakes);
 }
 
 static void worker_main(void *user) {
@@ -141,12 +165,12 @@ static void worker_main(void *user) {
         int64_t first = handout_seat(&p->handout, me->index);
         uint32_t n = first != HANDOUT_NONE;
         if (n) {
-            follow(&w, &p->ahead, me->index);
+            __builtin_prefetch(&p->ahead);
             run_chunk(p, first, me->index);
         }
         n += run_rest(p, me->index);
-        /* the last one wakes the caller; both words are sequentially consistent, so that one of the two sees the other */
-        if (n && handout_done(&p->handout, n) && atomic_load(&p->caller_sleeps)) os_wake_all(&p->handout.left);
+        if (n) follow(&w, &p->ahead, me->index);
+        if (n) tell_caller(p, me->index, n);
     }
 }
 
@@ -161,39 +185,39 @@ static uint32_t run_seats(struct pool *p) {
     return n;
 }
 
-/* Until all chunks are done; false when it takes longer than so many looks. */
-static bool look_for_end(struct pool *p, int n_looks) {
-    for (uint32_t n; (n = atomic_load_explicit(&p->handout.left, memory_order_acquire)) != 0;)
-        if (!look(&p->handout.left, n, n_looks, &p->caller)) return false;
-    return true;
+/* Until no worker has anything left to do. */
+static void sleep_until_over(struct pool *p) {
+    atomic_store(&p->caller_sleeps, 1);
+    for (;;) {
+        uint32_t wakes = atomic_load(&p->wakes);
+        if (handout_is_over(&p->handout)) break;
+        os_wait_on(&p->wakes, wakes, SLEEP_MS);
+    }
+    atomic_store(&p->caller_sleeps, 0);
 }
 
 /* Workers that are awake are done in a moment. When they are not, their seats are looked at; what is taken by then will be done. */
 static void wait_for_workers(struct pool *p) {
-    _Atomic uint32_t *left = &p->handout.left;
     bool absent = p->absent || atomic_load_explicit(&p->sleepers, memory_order_relaxed);
     p->absent = false;
-    if (look_for_end(p, absent ? LOOKS : LOOKS_PRESENT)) return;
+    if (look(p, is_over, 0, absent ? LOOKS : LOOKS_PRESENT, &p->caller)) return;
     uint32_t n = run_seats(p);
     p->absent = n > 0;
-    if (n) handout_done(&p->handout, n);
-    while ((n = atomic_load_explicit(left, memory_order_acquire)) != 0) {
-        if (wait_awake(left, n, &p->caller)) continue;
-        atomic_store(&p->caller_sleeps, 1);
-        while ((n = atomic_load(left)) != 0) os_wait_on(left, n, SLEEP_MS);
-        atomic_store(&p->caller_sleeps, 0);
-    }
+    if (n) handout_done(&p->handout, 0, n);
+    if (!wait_awake(p, is_over, 0, &p->caller)) sleep_until_over(p);
 }
 
 int pool_create(int32_t n_threads, struct pool **out, struct err *err) {
-    struct pool *p = mem_alloc(sizeof *p);
+    struct arena arena = {0};
+    struct pool *p = arena_alloc_aligned(&arena, sizeof *p, HANDOUT_APART);
     if (n_threads < 1) n_threads = 1;
     if (n_threads > HANDOUT_SEATS_MAX) n_threads = HANDOUT_SEATS_MAX;
     p->n_threads = 1;
     p->stays_awake = n_threads <= os_cpu_count();
     p->caller.linger.limit_ns = p->stays_awake ? CALLER_AWAKE_NS : 0;
-    p->workers = mem_alloc((size_t)n_threads * sizeof *p->workers);
-    p->handout.seats = mem_alloc((size_t)n_threads * sizeof *p->handout.seats);
+    p->workers = arena_new(&arena, struct worker, n_threads);
+    p->handout.seats = arena_alloc_aligned(&arena, (size_t)n_threads * sizeof *p->handout.seats, HANDOUT_APART);
+    p->arena = arena;
     for (int32_t i = 0; i + 1 < n_threads; i++) {
         struct worker *w = &p->workers[i];
         w->pool = p;
@@ -220,9 +244,8 @@ void pool_destroy(struct pool *p) {
     atomic_store(&p->stop, 1);
     ring(p);
     for (int32_t i = 0; i + 1 < p->n_threads; i++) os_thread_join(p->workers[i].thread);
-    mem_free(p->handout.seats);
-    mem_free(p->workers);
-    mem_free(p);
+    struct arena arena = p->arena;
+    arena_free(&arena);
 }
 
 int32_t pool_threads(const struct pool *p) {
@@ -249,6 +272,6 @@ void pool_run(struct pool *p, int64_t n, int64_t chunk, pool_fn *fn, void *ctx) 
     handout_begin(&p->handout, (uint32_t)((n + chunk - 1) / chunk));
     ring(p);
     run_chunk(p, 0, 0);
-    handout_done(&p->handout, 1 + run_rest(p, 0));
+    handout_done(&p->handout, 0, 1 + run_rest(p, 0));
     wait_for_workers(p);
 }

@@ -5,7 +5,7 @@
 #include "os/cpu.h"
 #include "os/os.h"
 
-static const int64_t row_steps[TUNE_STEPS] = {4, 8, 16};
+static const int64_t row_steps[TUNE_STEPS] = {4, 6, 8, 16};
 
 enum { IN = 1024, N_PANELS = 4, GROUPS = IN / PACK_GROUP_MAX, MOST = 16, BEYOND = 32, CALLS = 12, LIMIT_NS = 5000000 };
 /* What counts as slower: less is noise. */

@@ -10,7 +10,7 @@
 
 #include "backend/cpu/kern.h"
 
-enum { TUNE_STEPS = 3 };
+enum { TUNE_STEPS = 4 };
 
 struct tune {
     bool measured;
