@@ -23,8 +23,9 @@ static const struct level {
 } levels[] = {
     {"ref", 0, 0},
     {"avx2", 1, CPU_AVX2 | CPU_SHA},
+    {"avxvnni", 1, CPU_AVXVNNI},
     {"avx512", 1, CPU_AVX512},
-    {"vnni", 1, CPU_VNNI | CPU_AVXVNNI | CPU_AVX512BF16},
+    {"vnni", 1, CPU_VNNI | CPU_AVX512BF16},
     {"amx", 1, CPU_AMX_INT8 | CPU_AMX_BF16},
     {"neon", 2, CPU_NEON | CPU_SHA},
     {"dotprod", 2, CPU_DOTPROD | CPU_FP16},

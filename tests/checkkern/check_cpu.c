@@ -6,7 +6,7 @@
 #include "check_cpu.h"
 #include "check_tally.h"
 #include "kern_ref_packed.h"
-#include "kern_tiles_in_c.h"
+#include "kern_in_c.h"
 
 #include "base/arena.h"
 #include "base/half.h"
@@ -502,24 +502,36 @@ static void check_level(const struct kernels *k, bool timed) {
     time_small(k, 4);
 }
 
-/* Where there are no tiles, the kernels that use them are checked with tiles in C. */
-static void check_tiles_in_c(const char *level) {
+/* Sets that only few processors have are checked with what their instructions do in C. */
+static void check_in_c(const char *level) {
 #if defined(__x86_64__)
-    struct kernels k;
-    const uint32_t needed = CPU_AVX512 | CPU_VNNI;
-    if ((cpu_flags() & needed) != needed || (level && strcmp(level, "vnni"))) return;
-    kern_select(&k, needed | CPU_AVX2);
-    kern_tiles_in_c(&k);
-    tally_begin(k.isa);
-    check_nested(&k);
-    tally_end();
+    const struct {
+        const char *level;
+        uint32_t needs;
+        void (*fill)(struct kernels *k);
+        void (*check)(const struct kernels *k);
+        const char *name;
+    } sets[] = {
+        {"avx2", CPU_AVX2, kern_avxvnni_in_c, check_panels, "avx-vnni in C"},
+        {"vnni", CPU_AVX2 | CPU_AVX512 | CPU_VNNI, kern_tiles_in_c, check_nested, "avx512-vnni, tiles in C"},
+    };
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        struct kernels k;
+        if ((cpu_flags() & sets[i].needs) != sets[i].needs || (level && strcmp(level, sets[i].level))) continue;
+        kern_select(&k, sets[i].needs);
+        sets[i].fill(&k);
+        k.isa = sets[i].name;
+        tally_begin(k.isa);
+        sets[i].check(&k);
+        tally_end();
+    }
 #else
     (void)level;
 #endif
 }
 
 int check_cpu(const char *level, bool timed) {
-    static const char *const levels[] = {"ref", "avx2", "vnni", "amx", "neon", "dotprod", "i8mm", "bf16"};
+    static const char *const levels[] = {"ref", "avx2", "avxvnni", "avx512", "vnni", "amx", "neon", "dotprod", "i8mm", "bf16"};
     uint32_t seen = UINT32_MAX;
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         uint32_t mask;
@@ -534,6 +546,6 @@ int check_cpu(const char *level, bool timed) {
         check_level(&k, timed);
         tally_end();
     }
-    check_tiles_in_c(level);
+    check_in_c(level);
     return tally_finish();
 }

@@ -1,5 +1,5 @@
 /* Products by tiles (kern_amx_nested_tmpl.h) for processors that have none: what AMX's instructions do, in plain C. */
-#include "kern_tiles_in_c.h"
+#include "kern_in_c.h"
 
 enum { TILES_N = 8, TILE_LINE = 64, TILE_LINES = 16 };
 
@@ -47,6 +47,5 @@ static void tile_dot(int sum, int x, int w, bool w_has_sign) {
 #include "backend/cpu/kern_amx_nested_tmpl.h"
 
 void kern_tiles_in_c(struct kernels *k) {
-    k->isa = "avx512-vnni, tiles in C";
     k->nested = nested;
 }

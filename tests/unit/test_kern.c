@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-static const char *const levels[] = {"avx2", "vnni", "amx", "neon", "dotprod", "i8mm", "bf16"};
+static const char *const levels[] = {"avx2", "avxvnni", "avx512", "vnni", "amx", "neon", "dotprod", "i8mm", "bf16"};
 
 static float random_at(uint64_t i) {
     return (float)(hash_mix(i + 1) >> 40) * (1.0f / 8388608.0f) - 1.0f;

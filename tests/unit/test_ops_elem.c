@@ -99,8 +99,7 @@ static void heads_of_one_pass_are_those_of_many(void) {
 static void ropes_in_a_chain_are_no_pass(void) {
     struct ops_bench b;
     bench_open(&b, 1);
-    const struct weight *table =
-        bench_weight(&b, (struct format){.dtype = DT_F32}, 1, 1, 4 * HEAD, bench_floats(&b, 5, 4 * HEAD, 1, 0));
+    const struct weight *table = bench_weight(&b, (struct format){.dtype = DT_F32}, 1, 1, 4 * HEAD, bench_floats(&b, 5, 4 * HEAD, 1, 0));
     const struct weight *turn = bench_vector(&b, bench_floats(&b, 8, HEAD / 4, 1, 1), HEAD / 4);
     const struct weight *scale = bench_vector(&b, bench_floats(&b, 6, HEAD, 1, 2), HEAD);
     struct rope_args halves[] = {{.inv_freq = turn, .n_rotated = HEAD / 2, .magnitude = 1},

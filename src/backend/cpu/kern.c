@@ -14,10 +14,14 @@ void kern_select(struct kernels *k, uint32_t flags) {
         kern_avx2_nested(k);
         kern_kv_avx2(k);
     }
+    if ((flags & CPU_AVX2) && (flags & CPU_AVXVNNI)) kern_avxvnni(k);
+    if (flags & CPU_AVX512) {
+        kern_avx512(k);
+        kern_avx512_plain(k);
+    }
     if ((flags & CPU_AVX512) && (flags & CPU_VNNI)) {
         kern_vnni(k);
         kern_vnni_nested(k);
-        kern_avx512_plain(k);
         kern_kv_vnni(k);
         if (flags & CPU_AMX_INT8) {
             kern_amx(k);
@@ -47,7 +51,7 @@ void kern_select(struct kernels *k, uint32_t flags) {
 
 void kern_describe(uint32_t flags, struct sb *out) {
     typedef void any_fn(void);
-    static const char *const levels[] = {"ref", "avx2", "vnni", "amx", "neon", "dotprod", "i8mm", "bf16"};
+    static const char *const levels[] = {"ref", "avx2", "avxvnni", "avx512", "vnni", "amx", "neon", "dotprod", "i8mm", "bf16"};
     static const struct {
         const char *what;
         size_t at;

@@ -74,7 +74,7 @@ INLINE void weigh_group(const struct way *w, const struct unit *u, int panel, in
     const int32_t *total = u->slots[g][panel], *low = u->slots[g][1];
     const float *sum = u->sum + g * n;
     __m512 scale, bias;
-    load_scales(group + GROUP * PANEL_ROWS * bits / 8, narrow, &scale, &bias);
+    load_scales(group + GROUP * PANEL_ROWS * bits / 8, narrow, 0, &scale, &bias);
 #pragma GCC unroll 16
     for (int m = 0; m < n; m++) {
         __m512i whole = _mm512_load_si512(total + m * PANEL_ROWS);

@@ -89,8 +89,10 @@ static inline vf v_bf16_second(const void *p) {
     return _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32((int32_t)0xFFFF0000u)));
 }
 
-/* Scales and biases of a panel's group. */
-static inline __attribute__((always_inline)) void load_scales(const unsigned char *p, const int narrow, __m512 *scale, __m512 *bias) {
+/* Scales and biases of a panel's group; all sixteen are part 0. */
+static inline __attribute__((always_inline)) void load_scales(const unsigned char *p, const int narrow, const int part, __m512 *scale,
+                                                              __m512 *bias) {
+    (void)part;
     if (narrow) {
         __m512i s = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
         __m512i b = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(p + 32)));
