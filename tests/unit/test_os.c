@@ -783,13 +783,15 @@ static void cpu_levels_and_masks(void) {
     CHECK_OK(cpu_level_parse(STR("ref"), &mask, &err), err);
     CHECK_INT(mask, 0);
     CHECK_OK(cpu_level_parse(STR("avx512"), &mask, &err), err);
-    CHECK((mask & CPU_AVX2) && (mask & CPU_AVX512) && !(mask & CPU_VNNI) && !(mask & CPU_AVXVNNI) && !(mask & CPU_NEON));
+    CHECK((mask & CPU_AVX2) && (mask & CPU_AVX512) && !(mask & CPU_VNNI) && !(mask & CPU_NEON));
+    CHECK_OK(cpu_level_parse(STR("avxvnni"), &mask, &err), err);
+    CHECK((mask & CPU_AVX2) && (mask & CPU_AVXVNNI) && !(mask & CPU_AVX512));
     CHECK_OK(cpu_level_parse(STR("amx"), &mask, &err), err);
     CHECK((mask & CPU_AVX2) && (mask & CPU_VNNI) && (mask & CPU_AMX_INT8) && (mask & CPU_AMX_BF16));
     CHECK_OK(cpu_level_parse(STR("i8mm"), &mask, &err), err);
     CHECK((mask & CPU_NEON) && (mask & CPU_DOTPROD) && (mask & CPU_I8MM) && !(mask & CPU_BF16) && !(mask & CPU_AVX2));
     CHECK_INT(cpu_level_parse(STR("avx1024"), &mask, &err), ERR_EARG);
-    CHECK(strstr(err.msg, "avx1024") && strstr(err.msg, "ref, avx2, avx512") && strstr(err.msg, "bf16"));
+    CHECK(strstr(err.msg, "avx1024") && strstr(err.msg, "ref, avx2, avxvnni, avx512") && strstr(err.msg, "bf16"));
     uint32_t all = cpu_flags();
     CHECK(!(all & CPU_AVX512) || (all & CPU_AVX2));
     CHECK(!(all & CPU_NEON) || !(all & CPU_AVX2));

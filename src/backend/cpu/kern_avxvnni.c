@@ -21,4 +21,5 @@ void kern_avxvnni(struct kernels *k) {
     fill_float_kernels(k);
     k->isa = "avx-vnni";
     k->panel = panel;
+    k->row_more = 0;
 }

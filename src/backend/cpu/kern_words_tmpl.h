@@ -24,7 +24,7 @@ INLINE void pairs_add(const vi *codes, const int16_t *q, vi *total, const int n,
         vi by = v_pair(q + m * group);
         UNROLL for (int part = 0; part < PANEL_ROWS / VW; part++) {
             vi sum = v_add_products(total[part * n + m], codes[part], by);
-            if (n > 1) __asm__("" : "+v"(sum)); /* else gcc 12 adds up in another order, for which there are too few registers */
+            __asm__("" : "+v"(sum)); /* else gcc 12 adds up in another order, for which there are too few registers */
             total[part * n + m] = sum;
         }
     }
@@ -47,6 +47,7 @@ INLINE void line_dots(const unsigned char *p, const int16_t *q, vi *total, const
 
 INLINE void group_dots(const unsigned char *p, const struct acts_row *x, vi *total, const int n, const int bits, const int group) {
     const int16_t *q = (const int16_t *)(const void *)x->q;
+    __asm__("" : "+r"(q)); /* else the address of each pair is kept in a register, or in what is left of them */
     UNROLL for (int m = 0; m < n * PANEL_ROWS / VW; m++) total[m] = v_masks(0);
     UNROLL for (int k = 0; k < group; k += 32 / bits, p += PANEL_LINE)
         line_dots(p, q + k / 8 * 8 + k % 8 / 4 * WORDS_NEXT, total, n, bits, group);
