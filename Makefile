@@ -8,6 +8,7 @@ PREFIX ?= /usr/local
 DATA ?=
 FUZZ_SECONDS ?= 30
 FOLDER_SECONDS ?= 120
+SANITIZED ?= asan
 RUN_ARGS ?=
 OTHER := $(if $(filter x86_64,$(shell uname -m)),linux-aarch64,linux-x86_64)
 
@@ -105,10 +106,10 @@ test-cross: cross ## its unit tests under qemu
 	@tools/setup.sh cross-test
 	@python3 tests/run_tests.py --build build/$(OTHER) --list tests/lists/cross.list
 
-clang: ## build with clang and its sanitizers, warnings as errors; op lists and programs must be those of the other compiler
+clang: ## build with clang and its sanitizers, warnings as errors; what asan runs, and op lists and programs must be those of the other compiler
 	@tools/setup.sh build fuzz
 	$(call cmake,clang)
-	@python3 tests/run_tests.py --build build/clang --list tests/lists/clang.list
+	@python3 tests/run_tests.py --build build/clang --list tests/lists/asan.list --list tests/lists/clang.list $(if $(DATA),--cost all --data "$(DATA)")
 
 macos-check: ## compile for macOS with zig's clang; nothing is run
 	@tools/setup.sh macos
@@ -130,9 +131,9 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (default 30) seconds
 	$(call cmake,clang,fuzz_targets)
 	@tools/fuzz.sh $(FUZZ_SECONDS)
 
-fuzz-folders: build-release ## damaged model folders for FOLDER_SECONDS (default 120) seconds
-	$(call cmake,asan,mlxcel)
-	@python3 tests/file/fuzz_folders.py build/release/mlxcel --sanitized build/asan/mlxcel --seconds $(FOLDER_SECONDS) --seed "$$(git rev-parse --short HEAD 2>/dev/null)"
+fuzz-folders: build-release ## damaged model folders for FOLDER_SECONDS (default 120) seconds (SANITIZED=clang: by the program that make clang builds)
+	$(call cmake,$(SANITIZED),mlxcel)
+	@python3 tests/file/fuzz_folders.py build/release/mlxcel --sanitized build/$(SANITIZED)/mlxcel --seconds $(FOLDER_SECONDS) --seed "$$(git rev-parse --short HEAD 2>/dev/null)"
 
 release: ## every artifact that is published, into dist/ (RELEASE_ARGS=--no-cuda: without kernels)
 	@packaging/release.sh $(RELEASE_ARGS)

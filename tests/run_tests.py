@@ -8,7 +8,7 @@ Suites run side by side, one for each processor, in the order of the list; those
 alone come last, one by one.
 What a suite prints appears in one piece when it ends.
 
-usage: run_tests.py [--build DIR] [--data DIR] [--cost short|medium|long|all] [--jobs N] [--list FILE] [--timeout S] [-v] [SUITE ...]
+usage: run_tests.py [--build DIR] [--data DIR] [--cost short|medium|long|all] [--jobs N] [--list FILE ...] [--timeout S] [-v] [SUITE ...]
 """
 import argparse
 import os
@@ -26,9 +26,8 @@ COSTS = ("short", "medium", "long")
 SILENCE = 15  # seconds without a line after which one says what is running
 
 
-def read_suites(path):
-    """The rows of the list. Of the words under NEEDS, "alone", "waits" and "@NAME" say beside what a suite runs; the others are conditions."""
-    suites = []
+def read_suites(path, suites):
+    """Adds the rows of a list. Of the words under NEEDS, "alone", "waits" and "@NAME" say beside what a suite runs; the others are conditions."""
     with open(path, encoding="utf-8") as f:
         for number, line in enumerate(f, 1):
             line = line.strip()
@@ -46,7 +45,6 @@ def read_suites(path):
             suite["places"] = 0 if "waits" in words else 1
             suite["needs"] = [w for w in words if w not in ("alone", "waits") and not w.startswith("@")]
             suites.append(suite)
-    return suites
 
 
 def data_dir(arg):
@@ -219,13 +217,15 @@ def main():
     parser.add_argument("--data", help="test-data folder")
     parser.add_argument("--cost", choices=(*COSTS, "all"), default="short")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="suites at once (default: one for each processor)")
-    parser.add_argument("--list", default=os.path.join(ROOT, "tests", "suites.list"), help="the list of suites")
+    parser.add_argument("--list", action="append", help="a list of suites in place of tests/suites.list; several times for several")
     parser.add_argument("--timeout", type=float, default=1800, help="seconds for one suite")
     parser.add_argument("-v", "--verbose", action="store_true", help="show what the suites print")
     parser.add_argument("suite", nargs="*", help="run only these")
     args = parser.parse_args()
 
-    suites = read_suites(args.list)
+    suites = []
+    for path in args.list or [os.path.join(ROOT, "tests", "suites.list")]:
+        read_suites(path, suites)
     unknown = set(args.suite) - {s["name"] for s in suites}
     if unknown:
         sys.exit(f"no suite called {', '.join(sorted(unknown))}")

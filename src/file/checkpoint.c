@@ -47,7 +47,7 @@ static struct str owner_of(struct owners *o, struct str tensor) {
     size_t i, n;
     yyjson_val *key, *val;
     bool is_new;
-    if (o->by_name.n == 0) yyjson_obj_foreach(o->index, i, n, key, val) {
+    if (o->index && o->by_name.n == 0) yyjson_obj_foreach(o->index, i, n, key, val) {
             struct map_entry *e = map_put(&o->by_name, json_val_str(key), &is_new);
             if (is_new) e->value.ptr = val;
         }
