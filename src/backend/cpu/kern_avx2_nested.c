@@ -88,13 +88,16 @@ INLINE __m256 weigh_span(__m256 acc, __m256i total, const struct span_weights *w
 INLINE void sixteen_dot(const unsigned char *p, const int8_t *q, __m256i scale, const int n, const int bits, __m256i pairs[TILE],
                         __m256i sums[TILE]) {
     __m256i w[4];
+    __asm__("" : "+r"(q)); /* else the address of each four bytes is kept in a register, or in what is left of them */
     load_codes(p, bits, w);
     UNROLL for (int m = 0; m < n; m++) {
         const int8_t *x = q + m * NESTED_STEP;
         __m256i first = _mm256_add_epi16(_mm256_maddubs_epi16(w[0], four(x)), _mm256_maddubs_epi16(w[1], four(x + 4)));
         __m256i second = _mm256_add_epi16(_mm256_maddubs_epi16(w[2], four(x + 8)), _mm256_maddubs_epi16(w[3], four(x + 12)));
-        if (bits == 4) pairs[m] = _mm256_add_epi16(pairs[m], _mm256_add_epi16(first, second));
-        else sums[m] = _mm256_add_epi32(sums[m], _mm256_add_epi32(_mm256_madd_epi16(first, scale), _mm256_madd_epi16(second, scale)));
+        if (bits == 4) {
+            pairs[m] = _mm256_add_epi16(pairs[m], _mm256_add_epi16(first, second));
+            __asm__("" : "+x"(pairs[m])); /* else gcc 12 adds up in another order, for which there are too few registers */
+        } else sums[m] = _mm256_add_epi32(sums[m], _mm256_add_epi32(_mm256_madd_epi16(first, scale), _mm256_madd_epi16(second, scale)));
     }
 }
 
@@ -142,6 +145,8 @@ INLINE void rows(const struct panel_args *a, const int bits, const int group) {
         int64_t m = 0;
         for (; m + TILE <= a->n_rows; m += TILE)
             for (int half = 0; half < 2; half++) tile(a, p, m, half, y + m * a->y_stride, TILE, bits, group);
+        for (; m + 2 <= a->n_rows; m += 2)
+            for (int half = 0; half < 2; half++) tile(a, p, m, half, y + m * a->y_stride, 2, bits, group);
         for (; m < a->n_rows; m++)
             for (int half = 0; half < 2; half++) tile(a, p, m, half, y + m * a->y_stride, 1, bits, group);
     }
