@@ -281,7 +281,7 @@ void kern_avx2(struct kernels *k);
 void kern_avx2_nested(struct kernels *k);
 void kern_avxvnni(struct kernels *k); /* over kern_avx2 */
 void kern_avx512(struct kernels *k);  /* over kern_avx2 */
-void kern_vnni(struct kernels *k);    /* AVX-512 with VNNI */
+void kern_vnni(struct kernels *k);    /* over kern_avx512 */
 void kern_vnni_panel(const struct panel_args *a);
 void kern_vnni_nested(struct kernels *k);
 void kern_vnni_nested_panel(const struct panel_args *a);

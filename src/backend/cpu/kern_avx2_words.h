@@ -1,4 +1,4 @@
-/* What kern_words_tmpl.h and kern_panel_tmpl.h stand on, in registers of 256 bits: all but v_add_products. For files with kern_tmpl.h. */
+/* What kern_words_tmpl.h and kern_panel_tmpl.h stand on, in registers of 256 bits: all but v_add_products. */
 #define FEW_REGISTERS
 enum { ROWS_MAX = 4 };
 

@@ -3,9 +3,8 @@
  */
 #include "backend/cpu/kern_avx2.h"
 
-enum { CHAINS = 2, SCORE_HEADS = 1, SCORE_SUMS = 8, MIX_HEADS = 2 };
-
-#include "backend/cpu/kern_tmpl.h"
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
 
 #include "backend/cpu/kern_avx2_words.h"
 
@@ -18,7 +17,6 @@ INLINE vi v_add_products(vi sum, vi a, vi b) {
 #include "backend/cpu/kern_panel_tmpl.h"
 
 void kern_avxvnni(struct kernels *k) {
-    fill_float_kernels(k);
     k->isa = "avx-vnni";
     k->panel = panel;
     k->row_more = 0;

@@ -1,6 +1,6 @@
 /* Products over panels of codes, written once for vectors of eight and of sixteen floats.
  *
- * A file of one instruction set includes its vectors (kern_avx2.h, kern_avx512.h) and kern_tmpl.h, defines what follows, then includes this. A
+ * A file of one instruction set includes its vectors (kern_avx2.h, kern_avx512.h), defines INLINE, UNROLL and what follows, then includes this. A
  * panel's sixteen rows are PARTS vectors.
  *
  *   vi: a vector of whole numbers; vf v_float(vi)

@@ -5,9 +5,8 @@
  */
 #include "backend/cpu/kern_avx512.h"
 
-enum { CHAINS = 2, SCORE_HEADS = 8, SCORE_SUMS = 16, MIX_HEADS = 8 };
-
-#include "backend/cpu/kern_tmpl.h"
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
 
 typedef __m512i vi;
 enum { ROWS_MAX = 8 };
@@ -100,7 +99,6 @@ static void quant_row(const float *x, const struct quant_acts *out, int64_t row)
 }
 
 void kern_vnni(struct kernels *k) {
-    fill_float_kernels(k);
     k->isa = "avx512-vnni";
     k->quant_row = quant_row;
     k->panel = kern_vnni_panel;

@@ -4,7 +4,7 @@
  * A mask or a shift makes two words of the four bytes of a row's codes: the first and the third, or the second and the fourth. So activations lie as
  * words of 12 bits, eight inputs in the order 0 2 4 6 1 3 5 7, in the memory of their high and low bytes: of each row of a tile a whole group.
  *
- * Like kern_tmpl.h, with: vi v_loads(const void *), v_masks(int) (that word everywhere), v_and, v_right(vi, int) by words, v_pair(const int16_t *) (those two
+ * A file defines before it includes this: INLINE, UNROLL, vi, and vi v_loads(const void *), v_masks(int) (that word everywhere), v_and, v_right(vi, int) by words, v_pair(const int16_t *) (those two
  * words everywhere), v_add_products(vi sum, vi a, vi b) to 32 bits.
  */
 enum {
