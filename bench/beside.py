@@ -28,11 +28,17 @@ THREADS = ["-t", os.cpu_count()]
 LIMIT_OF_ONE = 150  # seconds that one start of a program may take
 
 
-def case(shape, kind="q4_0", same=False, bits=4, ours=GPU, theirs=("-ngl", 99), batches=True, prompt=2048, new=128, repeats=0, ubatches="512,2048", layers=0):
-    """same: mlxcel reads the file, too; batches: requests at once as well; repeats: instead of --repeats; layers: so many of the shape's, where it is large."""
+def case(shape, kind="q4_0", same=False, bits=4, ours=GPU, theirs=("-ngl", 99), batches=True, prompt=2048, new=128, repeats=0, ubatches="512,2048", layers=0, depth=0, at_once=1, is_shared=False):
+    """same: mlxcel reads the file, too; batches: requests at once as well; repeats: instead of --repeats; layers: so many of the shape's, where it is large. With
+    `depth` only generation is measured, of `at_once` requests that have so many tokens in the cache, is_shared: the same ones."""
     made = ["--shape", shape, "--bits", str(bits), *(["--layers", str(layers)] if layers else [])]
     return dict(shape=shape, kind=kind, layers=layers, made=None if same else made, ours=list(ours), theirs=list(theirs), batches=batches, prompt=prompt, new=new,
-                repeats=repeats, ubatches=ubatches)
+                repeats=repeats, ubatches=ubatches, depth=depth, at_once=at_once, is_shared=is_shared)
+
+
+def at_depth(depth, at_once=1, ours=(), theirs=(), **more):
+    """Llama-3.1-8B with a filled cache."""
+    return case("llama-3.1-8b", ours=[*GPU, *ours], theirs=["-ngl", 99, "-fa", "on", *theirs], new=64, depth=depth, at_once=at_once, **more)
 
 
 def large(memory):
@@ -61,6 +67,10 @@ CASES = {
     "qwen3-30b-a3b 4-bit, 4G": large("4G"),
     "qwen3-30b-a3b 4-bit, 12G": large("12G"),
     "qwen3-30b-a3b 4-bit, CPU alone": {**large("0"), "ours": ["--device", "cpu", *THREADS], "theirs": [], "repeats": 1},
+    "llama-3.1-8b at 16,384": at_depth(16384),
+    "llama-3.1-8b at 16,384, 8-bit cache": at_depth(16384, ours=["--kv-bits", 8], theirs=["-ctk", "q8_0", "-ctv", "q8_0"]),
+    "llama-3.1-8b at 1,024, 64 requests": at_depth(1024, 64),
+    "llama-3.1-8b, 64 requests that share 8,192": at_depth(8192, 64, is_shared=True),
     "glm-4.5-air 4-bit": case("glm-4.5-air", batches=False, repeats=2),
     "glm-4.5-air 4-bit, 12 layers": case("glm-4.5-air", layers=12),
 }
@@ -109,6 +119,9 @@ class Ours:
     def commands(self, args, c):
         model = c["made"] or ["-m", model_file(args, c)]
         base = [args.mlxcel, "bench", *model, *c["ours"], "-r", c["repeats"] or args.repeats, "-o", "json"]
+        if c["depth"]:
+            yield [*base, "-p", 0, "-n", c["new"], "-b", c["at_once"], "-d", c["depth"], *(["--shared"] if c["is_shared"] else [])]
+            return
         yield [*base, "-p", c["prompt"], "-n", c["new"], "-b", 1]
         if c["batches"]:
             yield [*base, "-p", 0, "-n", 64, "-b", "16,64"]
@@ -129,11 +142,21 @@ class Theirs:
     def commands(self, args, c):
         if not c["theirs"]:
             return
+        if c["depth"]:
+            yield self.deep(args, c)
+            return
         yield [args.llama_bench, "-m", model_file(args, c), *placed(c), "-r", c["repeats"] or args.repeats, "-p", c["prompt"], "-n", c["new"],
                "-ub", c["ubatches"], "-o", "json"]
         if c["batches"]:
             yield [args.batched, "-m", model_file(args, c), *c["theirs"], "-c", 16384, "-npp", 16, "-ntg", 64,
                    "-npl", ",".join(["16"] * args.repeats + ["64"] * args.repeats)]
+
+    def deep(self, args, c):
+        repeats, n = c["repeats"] or args.repeats, c["at_once"]
+        if n == 1:
+            return [args.llama_bench, "-m", model_file(args, c), *c["theirs"], "-r", repeats, "-p", 0, "-n", c["new"], "-d", c["depth"], "-o", "json"]
+        room = (c["depth"] if c["is_shared"] else c["depth"] * n) + n * (c["new"] + 64)
+        return [args.batched, "-m", model_file(args, c), *c["theirs"], "-c", room, "-npp", c["depth"], "-ntg", c["new"], "-npl", ",".join([str(n)] * repeats), *(["-pps", "-kvu"] if c["is_shared"] else [])]
 
     def read(self, text, entry):
         if text.lstrip().startswith("["):
