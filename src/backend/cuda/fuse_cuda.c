@@ -143,7 +143,8 @@ static int32_t group_parts_qkv(const struct cuda *c, struct cuda_group *g) {
 static void lower_group_parts_qkv(struct cuda *c, const struct cuda_group *g) {
     const struct op *op = &c->base.list.ops[g->first];
     struct k_linear a = cuda_linear_args(c, op);
-    cuda_emit_wqmm(c, op, &a);
+    size_t used = 0;
+    cuda_emit_wqmm(c, op, &a, &used);
     emit_qkv(c, &g->of.qkv, &a);
 }
 

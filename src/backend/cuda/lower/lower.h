@@ -88,7 +88,7 @@ bool cuda_wqmm_fits(const struct cuda *c, const struct op *op);
 bool cuda_wqmm_takes_terms(const struct cuda *c, const struct op *op);
 struct k_linear cuda_linear_args(const struct cuda *c, const struct op *op);
 /* A product whose sums over k are left in a->k_splits parts (a->partial); and the launch that adds the parts, with bias and gate. */
-void cuda_emit_wqmm(struct cuda *c, const struct op *op, struct k_linear *a);
+void cuda_emit_wqmm(struct cuda *c, const struct op *op, struct k_linear *a, size_t *used);
 void cuda_emit_reduce(struct cuda *c, const struct k_linear *a);
 /* ADD_NORM of a product: whether the norm's kernel can add the product's parts itself, and the launches that do so. */
 bool cuda_norm_takes_parts(const struct cuda *c, const struct op *add_norm);
