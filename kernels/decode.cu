@@ -6,6 +6,10 @@
 // stand there as two bf16 terms each, head h in rows h and h + 8, and so do the weights of the softmax; both are then as good as f32. Nine to
 // sixteen heads are one term each. The last block of a row and head to come adds up the runs, and those of kernels/prefix.cu before them. Reads the visible cache once; stopped by memory, and
 // by latency at short contexts.
+//
+// Where all rows are such rows and a cached head has one or two query heads, a block also makes what it needs of the projection: its queries and, where its run has the row's own position, the new key and value, which go to the cache
+// and into the block's own ring (attn_new_*). Everything else of the cache is then asked for before the projection has ended.
+#include "heads.cuh"
 #include "mma.cuh"
 #include "soft.cuh"
 
@@ -44,6 +48,7 @@ template <int D, int SLOTS> struct reader {
     const int32_t *table;
     int32_t block_id; // of cache block `known + lane`
     int known, next;  // next: the slot's worth that is asked for next, keys and values in turn
+    int end;          // the cache has positions before this one
     int slot, used;
 };
 
@@ -62,7 +67,7 @@ template <int D, int SLOTS> static __device__ __forceinline__ void fetch(reader<
 #pragma unroll
         for (int j = 0; j < TILE * D / 8 / 32; j++) {
             int e = lane + j * 32, row = e / (D / 8), piece = e % (D / 8);
-            copy16(to + piece_at<D>(row, piece), from + e * 8, p0 + row >= r.begin && p0 + row < r.end);
+            copy16(to + piece_at<D>(row, piece), from + e * 8, p0 + row >= r.begin && p0 + row < f.end);
         }
         f.next++;
         if (++f.slot == SLOTS) f.slot = 0;
@@ -108,6 +113,71 @@ template <int D, bool TERMS> static __device__ __forceinline__ void place_querie
             *(uint4 *)(to + piece_at<D>(h + 8, piece)) = uint4{words[0], words[1], words[2], words[3]};
         }
     }
+}
+
+// ---- what a block makes of the projection ----
+
+template <int D> struct fresh_heads {
+    head_of<D> of_warp[WARPS];
+    uint4 k[D / 8], v[D / 8];
+};
+
+// A query head to shared memory, as place_queries has it.
+template <int D> static __device__ __forceinline__ void place_query(const float *from, bf16 *to, int h, float scale) {
+    int piece = threadIdx.x % 32;
+    if (piece >= D / 8) return;
+    uint32_t high[4], low[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float x = from[piece * 8 + 2 * i] * scale, y = from[piece * 8 + 2 * i + 1] * scale;
+        high[i] = take_term(x, y), low[i] = pack_bf16(x, y);
+    }
+    *(uint4 *)(to + piece_at<D>(h, piece)) = uint4{high[0], high[1], high[2], high[3]};
+    *(uint4 *)(to + piece_at<D>(h + 8, piece)) = uint4{low[0], low[1], low[2], low[3]};
+}
+
+// The new key or value to the cache, and to shared memory.
+template <int D> static __device__ __forceinline__ void keep_fresh(const k_cache &c, bool is_key, const float *x, uint4 *to, int block, int head, int pos) {
+    int piece = threadIdx.x % 32;
+    if (piece >= D / 8) return;
+    uint4 words = {pack_bf16(x[piece * 8], x[piece * 8 + 1]), pack_bf16(x[piece * 8 + 2], x[piece * 8 + 3]), pack_bf16(x[piece * 8 + 4], x[piece * 8 + 5]), pack_bf16(x[piece * 8 + 6], x[piece * 8 + 7])};
+    int64_t at = (((int64_t)block * c.heads + head) * K_BLOCK + pos % K_BLOCK) * D;
+    *(uint4 *)((bf16 *)(is_key ? c.k : c.v) + at + piece * 8) = to[piece] = words;
+}
+
+// What no kernel makes: the angles of warps with a query or the key.
+template <int D> static __device__ __forceinline__ void know_heads(const k_attn &a, const k_qkv &n, fresh_heads<D> &fresh) {
+    if ((int)threadIdx.x / 32 <= a.group) know_angles(n, fresh.of_warp[threadIdx.x / 32], blockIdx.z);
+}
+
+// Heads of this warp: queries, then the key and the value where `has_new`.
+template <int D> static __device__ __forceinline__ void make_heads(const k_attn &a, const k_qkv &n, fresh_heads<D> &fresh, bf16 *queries, bool has_new, float scale, int block, int pos) {
+    int warp = threadIdx.x / 32, kv_head = blockIdx.y;
+    int64_t row = blockIdx.z;
+    head_of<D> &h = fresh.of_warp[warp];
+    for (int i = warp; i < a.group + (has_new ? 2 : 0); i += WARPS) {
+        bool is_q = i < a.group, is_k = i == a.group;
+        const float *norm = is_q ? n.q_norm : n.k_norm;
+        load_head(n, h, is_q ? n.q : is_k ? n.k : n.v, row, is_q ? kv_head * a.group + i : kv_head, D);
+        if (is_q || is_k) {
+            know_weight(h, norm, is_q ? n.q_offset : n.k_offset, D);
+            if (norm) norm_head(h, D, is_q ? n.q_eps : n.k_eps);
+            rotate_head(n, h);
+        }
+        if (is_q) place_query<D>((const float *)h.x, queries, i, scale);
+        else keep_fresh<D>(n.c, is_k, (const float *)h.x, is_k ? fresh.k : fresh.v, block, kv_head, pos);
+        __syncwarp();
+    }
+    for (int e = threadIdx.x; e < 16 * D / 8; e += WARPS * 32)
+        if (e / (D / 8) % 8 >= a.group) *(uint4 *)(queries + piece_at<D>(e / (D / 8), e % (D / 8))) = uint4{0, 0, 0, 0};
+}
+
+// The new key or value into the slot that has come for 16 positions from p0 on.
+template <int D> static __device__ __forceinline__ void add_fresh(const bf16 *slot, const uint4 *fresh, int p0, int pos) {
+    int piece = threadIdx.x % 32;
+    if (pos < p0 || pos >= p0 + TILE) return;
+    if (piece < D / 8) *(uint4 *)((bf16 *)slot + piece_at<D>(pos - p0, piece)) = fresh[piece];
+    __syncwarp();
 }
 
 // Scores of 16 heads with 16 positions; sums of even and odd steps apart, so that neither waits for the other.
@@ -241,23 +311,30 @@ template <int D> static __device__ __forceinline__ void finish(const k_attn &a, 
     }
 }
 
-template <int D, bool TERMS, int SLOTS> static __device__ __forceinline__ void attend(const k_attn &a, unsigned char *smem) {
+// n: what the block makes by itself, with FRESH.
+template <int D, bool TERMS, int SLOTS, bool FRESH> static __device__ __forceinline__ void attend(const k_attn &a, const k_qkv &n, fresh_heads<D> *fresh, unsigned char *smem) {
     int warp = threadIdx.x / 32, kv_head = blockIdx.y, heads = a.c.heads;
     int64_t row = blockIdx.z;
-    let_next_begin();
     int pos = a.pos[row];
     run_of r = run_of_split(a, row, pos);
     bf16 *queries = (bf16 *)smem;
     reader<D, SLOTS> f;
     f.k = (const bf16 *)a.c.k, f.v = (const bf16 *)a.c.v, f.table = a.c.table + (int64_t)a.seq_of[row] * a.c.table_stride;
     f.ring = queries + (1 + warp * SLOTS) * slot_room<D>();
-    f.known = -32, f.next = f.slot = f.used = 0, f.block_id = 0;
-    bool has_new = (r.first_block + (SLOTS + 1) / 2) * K_BLOCK > pos; // the row's own position, which the kernel before writes, is among the first
-    if (has_new) await_previous();
+    f.known = -32, f.next = f.slot = f.used = 0, f.block_id = 0, f.end = FRESH ? pos : r.end;
+    bool has_new = (r.first_block + (FRESH ? r.n_blocks : (SLOTS + 1) / 2)) * K_BLOCK > pos; // the row's own position, which the kernel before writes, is among the first
+    if (has_new && !FRESH) await_previous();
 #pragma unroll
     for (int i = 0; i < SLOTS; i++) fetch(f, r, kv_head, heads);
-    if (!has_new) await_previous();
-    place_queries<D, TERMS>(a, queries, row, kv_head, query_scale(a, pos) * (a.softcap > 0 ? 1.0f / a.softcap : LOG2E));
+    float scale = query_scale(a, pos) * (a.softcap > 0 ? 1.0f / a.softcap : LOG2E);
+    if (FRESH) {
+        know_heads<D>(a, n, *fresh);
+        await_previous();
+        make_heads<D>(a, n, *fresh, queries, has_new && r.n_blocks > 0, scale, f.table[pos / K_BLOCK], pos);
+    } else {
+        if (!has_new) await_previous();
+        place_queries<D, TERMS>(a, queries, row, kv_head, scale);
+    }
     __syncthreads();
     seen<D> z;
 #pragma unroll
@@ -266,11 +343,16 @@ template <int D, bool TERMS, int SLOTS> static __device__ __forceinline__ void a
     for (int i = 0; i < D / 8; i++) z.o[i][0] = z.o[i][1] = z.o[i][2] = z.o[i][3] = 0;
     for (int i = 0; i < r.n_blocks; i++) {
         float s[2][4];
-        scores<D>(s, queries, await(f));
+        int p0 = (r.first_block + i) * K_BLOCK + warp * TILE;
+        const bf16 *keys = await(f);
+        if (FRESH) add_fresh<D>(keys, fresh->k, p0, pos);
+        scores<D>(s, queries, keys);
         __syncwarp();
         fetch(f, r, kv_head, heads);
-        soften<D, TERMS>(a, s, r, (r.first_block + i) * K_BLOCK + warp * TILE, z);
-        add_values<D, TERMS>(s, await(f), z);
+        soften<D, TERMS>(a, s, r, p0, z);
+        const bf16 *values = await(f);
+        if (FRESH) add_fresh<D>(values, fresh->v, p0, pos);
+        add_values<D, TERMS>(s, values, z);
         __syncwarp();
         fetch(f, r, kv_head, heads);
     }
@@ -286,8 +368,9 @@ template <int D, bool TERMS, int SLOTS> static __device__ __forceinline__ void a
 // for contexts of few cache blocks, where blocks wait for latency and not for memory: more of them fit on a multiprocessor.
 #define DECODE(name, d, terms, n_slots, blocks)                                                                        \
     extern "C" __global__ void __launch_bounds__(WARPS * 32, blocks) attn_##name##_##d(KARGS(k_attn) a) { \
+        let_next_begin();                                                                                           \
         DYNAMIC_SHARED(unsigned char, smem);                                                                        \
-        attend<d, terms, n_slots>(a, smem);                                                                         \
+        attend<d, terms, n_slots, false>(a, k_qkv(), NULL, smem);                                                   \
     }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 #define SHORT_BLOCKS 3 // code for these takes a few registers more
@@ -305,3 +388,16 @@ DECODE(few, 256, true, WIDE_SLOTS, 1)
 DECODE(many, 64, false, DECODE_SLOTS, 4)
 DECODE(many, 128, false, DECODE_SLOTS, 2)
 DECODE(many, 256, false, WIDE_SLOTS, 1)
+
+// The same of one launch with the projection's heads.
+#define DECODE_NEW(name, d, n_slots, blocks)                                                                               \
+    extern "C" __global__ void __launch_bounds__(WARPS * 32, blocks) attn_new_##name##_##d(KARGS(k_attn_new) a) { \
+        let_next_begin();                                                                                                  \
+        DYNAMIC_SHARED(unsigned char, smem);                                                                               \
+        __shared__ fresh_heads<d> fresh;                                                                                   \
+        attend<d, true, n_slots, true>(a.a, a.n, &fresh, smem);                                                            \
+    }
+DECODE_NEW(short, 64, DECODE_SHORT_SLOTS, SHORT_BLOCKS)
+DECODE_NEW(short, 128, DECODE_SHORT_SLOTS, SHORT_BLOCKS)
+DECODE_NEW(few, 64, DECODE_SLOTS, 4)
+DECODE_NEW(few, 128, DECODE_SLOTS, 2)

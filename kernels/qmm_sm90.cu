@@ -4,13 +4,12 @@
 // A block takes 256 rows of the weight (of x with more than 64 rows: 128) and a part of k. A warp makes bf16 weights of its own tile's codes in registers; the four warps
 // of a warpgroup multiply theirs with x in shared memory. Codes come by bulk copies of four units (of 8 bits two), each warp asking for its own; shorter ones are
 // limited by their number. Other warps bring x, 64 elements of k a stage, through registers, since its words lie there in the order of the
-// codes. Parts of k are added up by linear_reduce.
+// codes. Parts of k are added up by linear_reduce; where k is whole, a gate's two halves meet here: warps 2 i and 2 i + 1 have a tile of each.
 // Counted: 64 x 64 weights take a warpgroup's product 128 cycles at 64 rows of x and a scheduler some 90 instructions for the codes; the rest of a
 // warp's way (waits, loads, the product's own latency) is as long again, so four warpgroups take turns.
-#include "codes.cuh"
-#include "wgmma.cuh"
+#include "qmm_sm90.cuh"
 
-enum { BK = TILE_UNIT, X_ROW = BK * 2, X_STAGES = WQMM_X_STAGES, FILLERS = WQMM_FILLERS, CHUNKS = WQMM_CHUNKS };
+enum { BK = TILE_UNIT, X_ROW = WQMM_X_ROW, X_STAGES = WQMM_X_STAGES, FILLERS = WQMM_FILLERS, CHUNKS = WQMM_CHUNKS };
 
 // Units of a copy.
 template <int BITS> static __device__ __forceinline__ constexpr int chunk() {
@@ -33,8 +32,9 @@ static __device__ __forceinline__ part part_of(const k_linear &a) {
     return part{first, units * ((int)blockIdx.y + 1) / a.k_splits - first};
 }
 
-// The first row of this warp's tile.
-template <int N> static __device__ __forceinline__ int64_t tile_row(int warp) {
+// The first row of this warp's tile. With a gate, pairs of warps have a tile of its first half and the one of its second half that belongs to it.
+template <int N, bool GATES> static __device__ __forceinline__ int64_t tile_row(const k_linear &a, int warp) {
+    if (GATES) return ((int64_t)blockIdx.x * (warps<N>() / 2) + warp / 2) * TILE_ROWS + warp % 2 * a.glu_inner;
     return ((int64_t)blockIdx.x * warps<N>() + warp) * TILE_ROWS;
 }
 
@@ -44,21 +44,16 @@ static __device__ __forceinline__ void put_sum(const k_linear &a, int m, int64_t
 
 #ifdef MLXCEL_EMULATE // sums straight from the weight; parts, tiles and results as on a GPU
 
-template <int BITS, int N, bool TERMS> static inline void run(const k_linear &a) {
+template <int BITS, int N, bool TERMS, bool GATES> static inline void run(const k_linear &a) {
     part p = part_of(a);
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     if (warp >= warps<N>()) return;
     for (int i = lane; i < TILE_ROWS * N; i += 32) {
-        int64_t row = tile_row<N>(warp) + i % TILE_ROWS;
+        int64_t row = tile_row<N, GATES>(a, warp) + i % TILE_ROWS;
         int m = i / TILE_ROWS;
         if (row >= a.w.out || m >= a.x.rows) continue;
-        float sum = 0;
-        for (int64_t k = p.first * BK; k < (p.first + p.n) * BK; k += 8) {
-            float w[8];
-            tiled8(a.w, row, k, w);
-            for (int j = 0; j < 8; j++) sum += __bfloat162float(__float2bfloat16_rn(w[j])) * view_load(a.x, m, 0, k + j);
-        }
-        put_sum(a, m, row, sum);
+        if (!GATES) put_sum(a, m, row, sum_of_units(a, m, row, p.first, p.n));
+        else if (warp % 2 == 0 && row < a.glu_inner) gate_units(a, m, row, p.first, p.n);
     }
 }
 #else
@@ -73,31 +68,6 @@ static __device__ __forceinline__ uint32_t empty_of(const layout &l, int stage) 
 }
 
 // ---- warps that bring x, each a stage ----
-
-// Piece `lane % 8` of row `lane / 8`, and of every fourth row behind it, 16 of them at once.
-static __device__ __forceinline__ void x_load(const k_linear &a, uint4 v[16], int n, int first, int unit) {
-    int lane = threadIdx.x % 32;
-    const bf16 *from = (const bf16 *)a.x.p + unit * BK + lane % 8 * 8;
-#pragma unroll
-    for (int i = 0; i < 16; i++) {
-        int row = first + lane / 8 + i * 4;
-        if (i < n) v[i] = row < a.x.rows ? *(const uint4 *)(from + row * a.x.row_stride) : uint4{0, 0, 0, 0};
-    }
-}
-
-// Word j of piece t of a half of 32 elements becomes word t of piece j: in step m of 16 elements, a lane of the weights' operand has the words
-// 2 m and 2 m + 1 of its eight codes.
-static __device__ __forceinline__ void x_store(const uint4 v[16], int n, int first, uint32_t stage) {
-    int lane = threadIdx.x % 32, half = lane % 8 / 4 * 4, t = lane % 4;
-#pragma unroll
-    for (int i = 0; i < 16; i++) {
-        int row = first + lane / 8 + i * 4;
-        const uint32_t words[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            if (i < n) asm volatile("st.shared.u32 [%0], %1;" ::"r"(stage + row * X_ROW + ((half + j) ^ (row & 7)) * 16 + t * 4), "r"(words[j]) : "memory");
-    }
-}
 
 // Tells the warps that multiply, and goes on to this warp's next stage.
 static __device__ __forceinline__ void stage_filled(const layout &l, int &stage, int &phase) {
@@ -181,32 +151,12 @@ template <int BITS> static __device__ __forceinline__ void ask_codes(const layou
     copy_bulk(l.codes + place * CHUNK * l.unit_bytes, tile + (int64_t)(p.first + i * CHUNK) * l.unit_bytes, bytes, l.arrived + place * 8);
 }
 
-// A unit of 8 bits at an address in shared memory, one half of k behind the other: registers are scarce here.
-static __device__ __forceinline__ void unpack_halves(uint32_t unit, int runs, int dtype, uint32_t first[8], uint32_t second[8]) {
-    uint32_t meta_at = unit + TILE_CODES_8 + threadIdx.x % 32 / 4 * 8;
-    unit += threadIdx.x % 32 * 16;
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        uint4 codes;
-        uint2 meta;
-        asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(codes.x), "=r"(codes.y), "=r"(codes.z), "=r"(codes.w) : "r"(unit + h * 512) : "memory");
-        asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(meta.x), "=r"(meta.y) : "r"(meta_at + tile_run_at(4 * h + threadIdx.x % 4, runs)) : "memory");
-        unpack_bytes(codes.x, codes.y, meta.x, dtype, first + 4 * h);
-        unpack_bytes(codes.z, codes.w, meta.y, dtype, second + 4 * h);
-    }
-}
-
 // Unit u as weights: w[4 m ...] is the operand of step m. PLAIN: scales are bf16, and a unit has one group.
 template <int BITS, bool PLAIN> static __device__ __forceinline__ void take_weights(const k_linear &a, const layout &l, const unsigned char *codes, int u, uint32_t w[16]) {
     enum { CHUNK = chunk<BITS>(), UNIT = tile_codes(BITS) + TILE_META };
-    int i = u / CHUNK, dtype = PLAIN ? (int)K_BF16 : a.w.dtype;
+    int i = u / CHUNK;
     if (u % CHUNK == 0) barrier_wait(l.arrived + i % CHUNKS * 8, i / CHUNKS & 1);
-    int at = u % (CHUNK * CHUNKS) * (PLAIN ? UNIT : l.unit_bytes);
-    uint32_t first[8], second[8];
-    if (BITS == 8) unpack_halves(l.codes + at, PLAIN ? 1 : tile_runs(a.w.group), dtype, first, second);
-    else unpack_unit(unit_at(codes + at, PLAIN ? 1 : tile_runs(a.w.group)), dtype, first, second);
-#pragma unroll
-    for (int m = 0; m < 4; m++) w[4 * m] = first[2 * m], w[4 * m + 1] = second[2 * m], w[4 * m + 2] = first[2 * m + 1], w[4 * m + 3] = second[2 * m + 1];
+    weights_of<BITS, PLAIN>(a.w, codes + u % (CHUNK * CHUNKS) * (PLAIN ? UNIT : l.unit_bytes), w);
 }
 
 struct place {
@@ -228,10 +178,29 @@ static __device__ __forceinline__ void multiply(const k_linear &a, const layout 
     if (++at.stage == X_STAGES) at.stage = 0, at.phase ^= 1;
 }
 
-template <int BITS, int N, bool PLAIN, bool TERMS> static __device__ __forceinline__ void multiply_all(const k_linear &a, const layout &l, const unsigned char *codes, part p) {
+// The sums of two warps, a tile of the gate and one of what it lets through, meet where their codes were: [N][16] of each.
+template <int N> static __device__ __forceinline__ void gate_all(const k_linear &a, const float (&acc)[N / 2], const unsigned char *codes, int room) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    float *mine = (float *)codes;
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) {
+        int m = i / 4 * 8 + 2 * t + i % 2;
+        mine[m * TILE_ROWS + ((g + i / 2 % 2 * 8) ^ (t / 2 * 8))] = acc[i];
+    }
+    asm volatile("bar.sync %0, 64;" ::"r"(1 + warp / 2) : "memory");
+    const float *gate = (const float *)(codes - warp % 2 * room), *up = gate + room / 4;
+    int64_t row = tile_row<N, true>(a, warp / 2 * 2);
+    if (row >= a.glu_inner) return;
+    for (int e = threadIdx.x % 64; e < N * TILE_ROWS / 4; e += 64) {
+        int m = e / 4, n = e % 4 * 4, at = m * TILE_ROWS + (n ^ m / 4 % 2 * 8);
+        if (m < a.x.rows) store_gated4(a, m, row + n, *(const float4 *)(gate + at), *(const float4 *)(up + at));
+    }
+}
+
+template <int BITS, int N, bool PLAIN, bool TERMS, bool GATES> static __device__ __forceinline__ void multiply_all(const k_linear &a, const layout &l, const unsigned char *codes, part p) {
     enum { CHUNK = chunk<BITS>() };
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    int64_t row = tile_row<N>(threadIdx.x / 32), last = (a.w.out - 1) / TILE_ROWS * TILE_ROWS;
+    int64_t row = tile_row<N, GATES>(a, threadIdx.x / 32), last = (a.w.out - 1) / TILE_ROWS * TILE_ROWS;
     const unsigned char *tile = a.w.values + (row < last ? row : last) / TILE_ROWS * a.w.tile_bytes;
     float acc[N / 2];
     uint32_t even[16], odd[16];
@@ -249,13 +218,15 @@ template <int BITS, int N, bool PLAIN, bool TERMS> static __device__ __forceinli
         if (u % CHUNK == CHUNK - 2) ask_codes<BITS>(l, tile, p, u / CHUNK + CHUNKS); // all lanes have read this chunk
     }
     wgmma_results<N / 2>(acc);
+    if (GATES) gate_all<N>(a, acc, codes, CHUNKS * CHUNK * l.unit_bytes);
+    else
 #pragma unroll
-    for (int i = 0; i < (TERMS ? N / 4 : N / 2); i++)
-        put_sum(a, i / 4 * 8 + 2 * t + i % 2, row + g + i / 2 % 2 * 8, TERMS ? acc[i] + acc[i + N / 4] : acc[i]);
+        for (int i = 0; i < (TERMS ? N / 4 : N / 2); i++)
+            put_sum(a, i / 4 * 8 + 2 * t + i % 2, row + g + i / 2 % 2 * 8, TERMS ? acc[i] + acc[i + N / 4] : acc[i]);
 }
 
 // Shared memory: x, on a multiple of 1,024, then every warp's codes.
-template <int BITS, int N, bool TERMS> static __device__ __forceinline__ void run(const k_linear &a) {
+template <int BITS, int N, bool TERMS, bool GATES> static __device__ __forceinline__ void run(const k_linear &a) {
     DYNAMIC_SHARED(unsigned char, smem);
     __shared__ uint64_t barriers[2 * X_STAGES + warps<N>() * CHUNKS];
     int warp = threadIdx.x / 32;
@@ -276,21 +247,25 @@ template <int BITS, int N, bool TERMS> static __device__ __forceinline__ void ru
     __syncthreads();
     if (warp >= warps<N>() && TERMS) fill_terms<N>(a, l, part_of(a));
     else if (warp >= warps<N>()) fill_all<N>(a, l, part_of(a));
-    else if (a.w.dtype == K_BF16 && tile_runs(a.w.group) == 1) multiply_all<BITS, N, true, TERMS>(a, l, smem + (l.codes - start), part_of(a));
-    else multiply_all<BITS, N, false, TERMS>(a, l, smem + (l.codes - start), part_of(a));
+    else if (a.w.dtype == K_BF16 && tile_runs(a.w.group) == 1) multiply_all<BITS, N, true, TERMS, GATES>(a, l, smem + (l.codes - start), part_of(a));
+    else multiply_all<BITS, N, false, TERMS, GATES>(a, l, smem + (l.codes - start), part_of(a));
 }
 #endif
 
 // Grid (n / 256, splits), of 128 rows (n / 128, splits).
-#define WQMM(name, bits, n, terms) \
-    extern "C" __global__ void __launch_bounds__(threads<n>(), 1) name##_##n(KARGS(k_linear) a) { run<bits, n, terms>(a); }
-#define WQMM_ALL(name, bits)             \
-    WQMM(name, bits, 16, false)          \
-    WQMM(name, bits, 32, false)          \
-    WQMM(name, bits, 64, false)          \
-    WQMM(name, bits, 128, false)         \
-    WQMM(name##_terms, bits, 32, true)   \
-    WQMM(name##_terms, bits, 64, true)   \
-    WQMM(name##_terms, bits, 128, true)
+#define WQMM(name, bits, n, terms, gates) \
+    extern "C" __global__ void __launch_bounds__(threads<n>(), 1) name##_##n(KARGS(k_linear) a) { run<bits, n, terms, gates>(a); }
+#define WQMM_ALL(name, bits)                  \
+    WQMM(name, bits, 16, false, false)        \
+    WQMM(name, bits, 32, false, false)        \
+    WQMM(name, bits, 64, false, false)        \
+    WQMM(name, bits, 128, false, false)       \
+    WQMM(name##_gate, bits, 16, false, true)  \
+    WQMM(name##_gate, bits, 32, false, true)  \
+    WQMM(name##_gate, bits, 64, false, true)  \
+    WQMM(name##_gate, bits, 128, false, true) \
+    WQMM(name##_terms, bits, 32, true, false) \
+    WQMM(name##_terms, bits, 64, true, false) \
+    WQMM(name##_terms, bits, 128, true, false)
 WQMM_ALL(wqmm, 4)
 WQMM_ALL(wqmm_bytes, 8)

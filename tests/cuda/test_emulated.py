@@ -220,7 +220,7 @@ def check_batches(build, folder):
         found.append([c["logprobs"] for c in json.loads(answers[0][1])["choices"]] if answers[0][0] == 200 else [])
     far = [abs(p - q) for a, b in zip(*found) if a["tokens"] == b["tokens"] for p, q in zip(a["token_logprobs"], b["token_logprobs"])]
     n = sum(len(a["tokens"]) for a in found[0])
-    yield "twelve answers at once", n >= 60 and len(far) >= 0.9 * n and max(far) < 0.1 and re.search(r"^emu: attn_short_few_64 [1-9]", words, re.M), f"{len(far)} of {n} tokens, at most {max(far, default=0)} apart\n{words}"
+    yield "twelve answers at once", n >= 60 and len(far) >= 0.9 * n and max(far) < 0.1 and re.search(r"^emu: attn_new_short_64 [1-9]", words, re.M), f"{len(far)} of {n} tokens, at most {max(far, default=0)} apart\n{words}"
 
 
 def skip(why):

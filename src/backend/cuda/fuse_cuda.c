@@ -45,7 +45,7 @@ static int32_t find_qkv(const struct cuda *c, int32_t i, struct cuda_qkv *g) {
 }
 
 /* parts: the product that made queries, keys and values, where its parts are still to be added; else NULL. */
-static void emit_qkv(struct cuda *c, const struct cuda_qkv *g, const struct k_linear *parts) {
+static struct k_qkv qkv_of(const struct cuda *c, const struct cuda_qkv *g, const struct k_linear *parts) {
     const struct op *ops = c->base.list.ops;
     struct k_qkv a = qkv_args(c, &ops[g->ropes[0]], &ops[g->write]);
     bool normed = g->norms[0] >= 0;
@@ -63,6 +63,11 @@ static void emit_qkv(struct cuda *c, const struct cuda_qkv *g, const struct k_li
         a.k.p = parts->partial + (a.k.p - parts->y.p);
         a.v.p = parts->partial + (a.v.p - parts->y.p);
     }
+    return a;
+}
+
+static void emit_qkv(struct cuda *c, const struct cuda_qkv *g, const struct k_linear *parts) {
+    struct k_qkv a = qkv_of(c, g, parts);
     EMIT(c, a.c.dtype == K_I8 ? KERNEL_qkv8_rope_write : KERNEL_qkv_rope_write, GRID(ceil_div(a.q.heads + 2 * a.c.heads, 4), a.q.rows, 1),
          128, 0, a);
 }
@@ -91,6 +96,16 @@ static int32_t find_parts_qkv(const struct cuda *c, int32_t i, struct cuda_qkv *
     const struct kv_class *kv = &c->layout.classes[l->ops[g->write].arg.kv.kv.kv_class];
     if (kv->k_width % 4 || kv->v_width % 4) return 0;
     return g->from[0].id == id && g->from[1].id == id && g->from[2].id == id ? n + 1 : 0;
+}
+
+/* The same with the attention behind them, whose blocks make their heads themselves. */
+static int32_t find_parts_attn(const struct cuda *c, int32_t i, struct cuda_qkv *g) {
+    const struct oplist *l = &c->base.list;
+    int32_t n = find_parts_qkv(c, i, g), attn = i + n;
+    if (!n || attn >= l->n_ops || l->ops[attn].kind != OP_ATTN || !cuda_attn_takes_parts(c, &l->ops[attn])) return 0;
+    const struct op *op = &l->ops[attn];
+    bool same_cache = memcmp(&op->arg.attn.kv, &l->ops[g->write].arg.kv.kv, sizeof op->arg.attn.kv) == 0;
+    return same_cache && cuda_same_view(op->in[0], g->q) && cuda_read_only_by(c, g->q, attn) ? n + 1 : 0;
 }
 
 /* ---- groups -------------------------------------------------------------------------------------------------------- */
@@ -143,8 +158,21 @@ static int32_t group_parts_qkv(const struct cuda *c, struct cuda_group *g) {
 static void lower_group_parts_qkv(struct cuda *c, const struct cuda_group *g) {
     const struct op *op = &c->base.list.ops[g->first];
     struct k_linear a = cuda_linear_args(c, op);
-    cuda_emit_wqmm(c, op, &a);
+    size_t used = 0;
+    cuda_emit_wqmm(c, op, &a, &used);
     emit_qkv(c, &g->of.qkv, &a);
+}
+
+static int32_t group_parts_attn(const struct cuda *c, struct cuda_group *g) {
+    return find_parts_attn(c, g->first, &g->of.qkv);
+}
+static void lower_group_parts_attn(struct cuda *c, const struct cuda_group *g) {
+    const struct op *ops = c->base.list.ops, *op = &ops[g->first];
+    struct k_linear a = cuda_linear_args(c, op);
+    size_t used = 0;
+    cuda_emit_wqmm(c, op, &a, &used);
+    struct k_qkv heads = qkv_of(c, &g->of.qkv, &a);
+    cuda_lower_parts_attn(c, &ops[g->first + g->n - 1], &heads, &used);
 }
 
 static int32_t group_qkv(const struct cuda *c, struct cuda_group *g) {
@@ -159,9 +187,9 @@ static const struct group_kind {
     int32_t (*find)(const struct cuda *c, struct cuda_group *g);
     void (*lower)(struct cuda *c, const struct cuda_group *g);
 } group_kinds[] = {
-    {group_experts, lower_group_experts},     {group_latent, lower_group_latent}, {group_product, lower_group_product},
-    {group_attention, lower_group_attention}, {group_gate, lower_group_gate},     {group_parts_norm, lower_group_parts_norm},
-    {group_parts_qkv, lower_group_parts_qkv}, {group_qkv, lower_group_qkv},
+    {group_experts, lower_group_experts},       {group_latent, lower_group_latent},       {group_product, lower_group_product},
+    {group_attention, lower_group_attention},   {group_gate, lower_group_gate},           {group_parts_norm, lower_group_parts_norm},
+    {group_parts_attn, lower_group_parts_attn}, {group_parts_qkv, lower_group_parts_qkv}, {group_qkv, lower_group_qkv},
 };
 
 static int32_t find_group(const struct cuda *c, struct cuda_group *g) {
@@ -173,13 +201,14 @@ static int32_t find_group(const struct cuda *c, struct cuda_group *g) {
     return 0;
 }
 
-/* A group's launch may read any input after it wrote a result, so the inputs live to the group's end. */
+/* A group's launch may read any input after it wrote a result, so the inputs live to the group's end; so does what its first op makes, which a later launch of it may
+ * read beside others. */
 static void extend_lives(struct oplist *l, const struct cuda_group *g) {
     int32_t last = g->first + g->n - 1;
     for (int32_t j = g->first; j <= last; j++)
         for (int32_t k = 0; k < l->ops[j].n_in; k++) {
             struct value *v = &l->values[l->ops[j].in[k].id - 1];
-            if (v->first_op < g->first && v->last_op < last) v->last_op = last;
+            if (v->first_op <= g->first && v->last_op < last) v->last_op = last;
         }
 }
 

@@ -88,7 +88,7 @@ bool cuda_wqmm_fits(const struct cuda *c, const struct op *op);
 bool cuda_wqmm_takes_terms(const struct cuda *c, const struct op *op);
 struct k_linear cuda_linear_args(const struct cuda *c, const struct op *op);
 /* A product whose sums over k are left in a->k_splits parts (a->partial); and the launch that adds the parts, with bias and gate. */
-void cuda_emit_wqmm(struct cuda *c, const struct op *op, struct k_linear *a);
+void cuda_emit_wqmm(struct cuda *c, const struct op *op, struct k_linear *a, size_t *used);
 void cuda_emit_reduce(struct cuda *c, const struct k_linear *a);
 /* ADD_NORM of a product: whether the norm's kernel can add the product's parts itself, and the launches that do so. */
 bool cuda_norm_takes_parts(const struct cuda *c, const struct op *add_norm);
@@ -107,6 +107,9 @@ bool gemm_heads_fit(const struct cuda *c, const struct op *op);
 bool attn_fast_fits(const struct cuda *c, const struct op *op);
 bool attn_latent_fits(const struct cuda *c, const struct op *op);
 bool attn_pick_fits(const struct cuda *c, const struct op *op);
+/* Whether attention can make its queries and the new keys and values of the projection itself; and the launch that does. used: as of cuda_op_scratch. */
+bool cuda_attn_takes_parts(const struct cuda *c, const struct op *attn);
+void cuda_lower_parts_attn(struct cuda *c, const struct op *attn, const struct k_qkv *heads, size_t *used);
 /* A product with the GLU op of its two halves. qmv_fits, cuda_wqmm_fits, qmm_fits, gemm_bytes_glu_fits or gemm_glu_fits holds. */
 void lower_gemm_bytes_glu(struct cuda *c, const struct op *linear, const struct op *glu);
 void lower_gemm_glu(struct cuda *c, const struct op *linear, const struct op *glu);

@@ -156,7 +156,8 @@ bool cuda_norm_takes_parts(const struct cuda *c, const struct op *add_norm) {
 
 void cuda_lower_parts_norm(struct cuda *c, const struct op *linear, const struct op *add_norm) {
     struct k_linear product = cuda_linear_args(c, linear);
-    cuda_emit_wqmm(c, linear, &product);
+    size_t used = 0;
+    cuda_emit_wqmm(c, linear, &product, &used);
     struct k_norm a = norm_args_of(c, add_norm, add_norm->out[1]);
     a.sum = cuda_view(c, add_norm->out[0]);
     a.is_add = 1;

@@ -165,7 +165,8 @@ void lower_qmm(struct cuda *c, const struct op *op) {
 
 void lower_wqmm(struct cuda *c, const struct op *op) {
     struct k_linear a = cuda_linear_args(c, op);
-    cuda_emit_wqmm(c, op, &a);
+    size_t used = 0;
+    cuda_emit_wqmm(c, op, &a, &used);
     cuda_emit_reduce(c, &a);
 }
 
@@ -174,8 +175,9 @@ void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *
     a.y = cuda_view(c, glu->out[0]);
     a.act = cuda_act(&glu->arg.act);
     a.glu_inner = glu->out[0].width;
+    size_t used = 0;
     if (qmv_fits(c, linear)) emit_qmv(c, linear, &a);
-    else if (cuda_wqmm_fits(c, linear)) cuda_emit_wqmm(c, linear, &a), cuda_emit_reduce(c, &a);
+    else if (cuda_wqmm_fits(c, linear)) cuda_emit_wqmm(c, linear, &a, &used), cuda_emit_reduce(c, &a);
     else if (qmm_fits(c, linear)) emit_qmm(c, linear, &a);
     else if (gemm_bytes_glu_fits(c, linear, glu)) lower_gemm_bytes_glu(c, linear, glu);
     else lower_gemm_glu(c, linear, glu);

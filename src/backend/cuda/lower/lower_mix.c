@@ -148,10 +148,11 @@ static int32_t count_runs(const struct cuda *c, const struct k_attn *a, int32_t 
 
 /* Kernels by the most query heads of a cached head, the width of a head and the most positions; the first that fits is taken. slots: of a warp's
  * ring; small: the same on GPUs with little shared memory. */
-static const struct {
+struct decoder {
     int32_t group, width, len, slots, small;
     enum kernel_id kernel;
-} decoders[] = {
+};
+static const struct decoder decoders[] = {
     {FEW_HEADS, 64, SHORT, DECODE_SHORT_SLOTS, DECODE_SHORT_SLOTS, KERNEL_attn_short_few_64},
     {FEW_HEADS, 128, SHORT, DECODE_SHORT_SLOTS, DECODE_SHORT_SLOTS, KERNEL_attn_short_few_128},
     {FEW_HEADS, 64, INT32_MAX, DECODE_SLOTS, DECODE_SLOTS, KERNEL_attn_few_64},
@@ -163,6 +164,34 @@ static const struct {
     {MANY_HEADS, 128, INT32_MAX, DECODE_SLOTS, DECODE_SLOTS, KERNEL_attn_many_128},
     {MANY_HEADS, 256, INT32_MAX, DECODE_SLOTS, DECODE_WIDE_SLOTS_SMALL, KERNEL_attn_many_256},
 };
+
+/* Those that make their heads of the projection themselves. */
+static const struct decoder new_decoders[] = {
+    {FEW_HEADS, 64, SHORT, DECODE_SHORT_SLOTS, DECODE_SHORT_SLOTS, KERNEL_attn_new_short_64},
+    {FEW_HEADS, 128, SHORT, DECODE_SHORT_SLOTS, DECODE_SHORT_SLOTS, KERNEL_attn_new_short_128},
+    {FEW_HEADS, 64, INT32_MAX, DECODE_SLOTS, DECODE_SLOTS, KERNEL_attn_new_few_64},
+    {FEW_HEADS, 128, INT32_MAX, DECODE_SLOTS, DECODE_SLOTS, KERNEL_attn_new_few_128},
+};
+
+static const struct decoder *decoder_of(const struct cuda *c, const struct decoder *d, const struct k_attn *a) {
+    while (d->group < a->group || d->width != a->c.k_width || d->len < own_length(c, a)) d++;
+    return d;
+}
+
+static unsigned int decoder_bytes(const struct cuda *c, const struct decoder *d) {
+    int32_t tiles = 1 + DECODE_WARPS * (cuda_has_small_shared(c) ? d->small : d->slots);
+    return (unsigned int)(tiles * DECODE_TILE * flash_row_room(d->width)) * 2;
+}
+
+/* The runs of a row's positions, and memory for their parts. */
+static void split_decode(struct cuda *c, struct k_attn *a, size_t *used) {
+    a->splits = count_runs(c, a, a->c.heads);
+    a->counters = c->counters + COUNTERS_FIRST * sizeof(uint32_t);
+    size_t parts = (size_t)(a->splits + a->shared_splits);
+    if (parts > 1)
+        a->partial =
+            cuda_op_scratch(c, used, (size_t)c->n_decode * (size_t)a->q.heads * parts * (size_t)(a->c.k_width + 2) * sizeof(float));
+}
 
 /* Where rows have blocks in common: those by kernels/prefix.cu, as many blocks of it as fill the GPU some times over. */
 static const struct {
@@ -184,7 +213,7 @@ static int32_t count_shared_runs(const struct cuda *c, const struct k_attn *a, i
 }
 
 static void emit_decode(struct cuda *c, struct k_attn *a) {
-    int d = a->c.k_width, i = 0, prefix = prefix_of(c, a);
+    int d = a->c.k_width, prefix = prefix_of(c, a);
     int32_t n_tiles = (int32_t)ceil_div((int64_t)c->n_decode * a->group, FLASH_ROWS);
     size_t used = 0;
     if (prefix >= 0) {
@@ -192,17 +221,26 @@ static void emit_decode(struct cuda *c, struct k_attn *a) {
         a->shared_of = cuda_step_array(c, c->at.shared_of);
         a->shared_splits = count_shared_runs(c, a, n_tiles);
     }
-    while (decoders[i].group < a->group || decoders[i].width != d || decoders[i].len < own_length(c, a)) i++;
-    a->splits = count_runs(c, a, a->c.heads);
-    a->counters = c->counters + COUNTERS_FIRST * sizeof(uint32_t);
-    size_t parts = (size_t)(a->splits + a->shared_splits);
-    if (parts > 1)
-        a->partial = cuda_op_scratch(c, &used, (size_t)c->n_decode * (size_t)a->q.heads * parts * (size_t)(d + 2) * sizeof(float));
+    const struct decoder *by = decoder_of(c, decoders, a);
+    split_decode(c, a, &used);
     if (prefix >= 0)
         EMIT(c, prefixes[prefix].kernel, GRID(a->shared_splits, a->c.heads, n_tiles), 128, (unsigned int)flash_shared_bytes(d), *a);
-    int32_t tiles = 1 + DECODE_WARPS * (cuda_has_small_shared(c) ? decoders[i].small : decoders[i].slots);
-    cuda_emit(c, decoders[i].kernel, GRID(a->splits, a->c.heads, c->n_decode), DECODE_WARPS * 32,
-              (unsigned int)(tiles * DECODE_TILE * flash_row_room(d)) * 2, a, sizeof *a);
+    cuda_emit(c, by->kernel, GRID(a->splits, a->c.heads, c->n_decode), DECODE_WARPS * 32, decoder_bytes(c, by), a, sizeof *a);
+}
+
+/* Each warp of a block makes one head: two in turn take longer than the launch that is saved. */
+bool cuda_attn_takes_parts(const struct cuda *c, const struct op *op) {
+    const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
+    return !c->n_tiles && c->n_decode == c->key.n_rows && !c->key.shared_len && op->n_in == 1 && attn_fast_fits(c, op) &&
+           cuda_kv_dtype(c, k) == K_BF16 && (k->k_width == 64 || k->k_width == 128) && op->in[0].heads / k->heads + 2 <= DECODE_WARPS &&
+           c->gpu->functions[KERNEL_attn_new_few_64];
+}
+
+void cuda_lower_parts_attn(struct cuda *c, const struct op *op, const struct k_qkv *heads, size_t *used) {
+    struct k_attn_new a = {.a = attn_args_of(c, op), .n = *heads};
+    const struct decoder *by = decoder_of(c, new_decoders, &a.a);
+    split_decode(c, &a.a, used);
+    EMIT(c, by->kernel, GRID(a.a.splits, a.a.c.heads, c->n_decode), DECODE_WARPS * 32, decoder_bytes(c, by), a);
 }
 
 /* The same over a cache of 8 bits. */

@@ -313,6 +313,12 @@ struct k_attn {
     spans; /* the reference rows only: [rows][2] positions of pictures that a row sees, from and to; NULL: those of its text */
 };
 
+/* With the projection's heads, of which it makes queries and the new keys and values. */
+struct k_attn_new {
+    struct k_attn a;
+    struct k_qkv n;
+};
+
 /* With products for distances; the keys are rows of the step. */
 struct k_attn_relative {
     struct k_attn a;

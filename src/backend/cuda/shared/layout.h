@@ -163,6 +163,14 @@ KFN int wqmm_warps(int rows) {
     return rows == 128 ? 8 : 16;
 }
 
+/* kernels/qmm_short_sm90.cu: rows of the weight and the most units of k that a block takes. Its warpgroups share those; the room for units that each of them has, where
+ * its sums lie afterwards. */
+enum { WSHORT_ROWS = 64, WSHORT_UNITS = 16, WSHORT_WARPS = 16 };
+KFN int wshort_group_units(int units, int splits) {
+    int n = ((units + splits - 1) / splits + 3) / 4;
+    return n < 2 ? 2 : n;
+}
+
 /* kernels/gemm.cu: 128 x 128 results, 64 elements of k in a stage. */
 enum { GEMM_TILE = 128, GEMM_K = 64, GEMM_STAGES = 3, GEMM_THREADS = 128, GEMM_SHARED = GEMM_STAGES * 2 * GEMM_TILE * GEMM_K * 2 };
 
