@@ -94,6 +94,8 @@ def check_prompts(build, folder, limits):
     for name, kernel in (("prompt affine 4-bit g64 264", "4"), ("prompt affine 4-bit g32 136", "4_32"), ("prompt affine 8-bit g64 with a gate", "8"), ("wide linear affine 8-bit g64 272 x 640, 40", "8")):
         rc, out, err = execute([f"{build}/checkkern", "--cuda", "--only", name], folder, limits)
         yield f"checkkern {name}", rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed", out, re.M) and f"emu: gemm_bytes_{kernel} " in err, out + err
+    rc, out, err = execute([f"{build}/checkkern", "--cuda", "--only", "prompt affine 4-bit g64"], folder, limits.replace("sms=28", "sms=1"))
+    yield "wide blocks where there is work for them", rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed", out, re.M) and "emu: gemm_bytes_wide_4 " in err, out + err
     rc, out, err = execute([f"{build}/golden_tests", "--backend", "cuda", "--precision", "auto", "--depth", "140", "tests/golden/quant/affine-4-g64"], folder, limits)
     yield "a prompt of a golden model", rc == 0 and "emu: gemm_bytes_4 " in err and "emu: gemm_bf16 " not in err, out + err
 

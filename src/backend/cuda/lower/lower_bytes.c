@@ -11,21 +11,27 @@ static int32_t runs_of(const struct weight *w) {
 static int32_t bits_of(const struct weight *w) {
     return tile_bits(w->format.bits);
 }
-static unsigned int shared_bytes_of(const struct weight *w) {
-    return (unsigned int)(GEMM_BYTES_STAGES * gemm_bytes_stage(bits_of(w), runs_of(w)));
+/* tiles: of a warp. */
+static unsigned int shared_bytes_of(const struct weight *w, int tiles) {
+    return (unsigned int)(GEMM_BYTES_STAGES * gemm_bytes_stage(bits_of(w), runs_of(w), tiles));
+}
+
+/* Rows of a weight that a block takes. */
+static int64_t block_width(int tiles) {
+    return GEMM_BYTES_WARPS * tiles * TILE_ROWS;
 }
 
 /* A GeForce is told by its shared memory: others have as many bf16 products as of two bytes, and kernels that are made for them. */
 static bool weight_fits(const struct cuda *c, const struct weight *w) {
     struct k_weight k = cuda_weight_args(w);
     return c->gpu->functions[KERNEL_gemm_bytes_4] && cuda_has_small_shared(c) && k.tile_bytes && k.mode == K_AFFINE &&
-           w->format.group >= 32 && shared_bytes_of(w) <= (unsigned int)c->gpu->shared_max;
+           w->format.group >= 32 && shared_bytes_of(w, GEMM_BYTES_NARROW) <= (unsigned int)c->gpu->shared_max;
 }
 
 static bool shape_fits(const struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
     return op->kind == OP_LINEAR && op->in[0].rows > QMV_ROWS && op->in[0].heads == 1 && weight_fits(c, w) &&
-           ceil_div(w->out, GEMM_BYTES_TILES * TILE_ROWS) <= MAX_GRID_Y;
+           ceil_div(w->out, block_width(GEMM_BYTES_NARROW)) <= MAX_GRID_Y;
 }
 
 enum { WIDE_FROM = 33 }; /* with fewer rows, their two terms are 64 rows at most, which kernels/qmm.cu takes */
@@ -63,6 +69,13 @@ static struct k_bytes_x emit_integers(struct cuda *c, const struct op *op, size_
     return a;
 }
 
+/* Wide blocks read x half as often, and for a result they have fewer instructions; but there must be two for every multiprocessor. */
+static bool is_wide(const struct cuda *c, const struct weight *w, int64_t rows) {
+    return c->gpu->functions[KERNEL_gemm_bytes_wide_4] && bits_of(w) == 4 && runs_of(w) == 1 &&
+           shared_bytes_of(w, GEMM_BYTES_WIDE) <= (unsigned int)c->gpu->shared_max &&
+           rows / GEMM_BYTES_ROWS * ceil_div(w->out, block_width(GEMM_BYTES_WIDE)) >= 2 * (int64_t)c->gpu->n_sm;
+}
+
 /* n: results of a row; with a gate as many of it and of up. */
 static void emit_product(struct cuda *c, const struct op *op, struct k_view y, int64_t n, struct k_bytes *a) {
     const struct weight *w = op->arg.linear.weight;
@@ -72,9 +85,11 @@ static void emit_product(struct cuda *c, const struct op *op, struct k_view y, i
     a->units = x.units, a->sums = x.sums, a->scales = x.scales, a->rows = x.rows;
     a->bias = cuda_vec(op->arg.linear.bias);
     a->y = y.p, a->y_stride = y.row_stride, a->y_dtype = y.dtype, a->m = y.rows;
-    int64_t columns = GEMM_BYTES_TILES * TILE_ROWS / (a->glu_inner ? 2 : 1);
-    cuda_emit(c, kernels[runs_of(w) - 1][bits_of(w) == 8], GRID(x.rows / GEMM_BYTES_ROWS, ceil_div(n, columns), 1), GEMM_BYTES_THREADS,
-              shared_bytes_of(w), a, sizeof *a);
+    bool wide = is_wide(c, w, x.rows);
+    int tiles = wide ? GEMM_BYTES_WIDE : GEMM_BYTES_NARROW;
+    enum kernel_id kernel = wide ? KERNEL_gemm_bytes_wide_4 : kernels[runs_of(w) - 1][bits_of(w) == 8];
+    cuda_emit(c, kernel, GRID(x.rows / GEMM_BYTES_ROWS, ceil_div(n, block_width(tiles) / (a->glu_inner ? 2 : 1)), 1), GEMM_BYTES_WARPS * 32,
+              shared_bytes_of(w, tiles), a, sizeof *a);
 }
 
 void lower_gemm_bytes(struct cuda *c, const struct op *op) {

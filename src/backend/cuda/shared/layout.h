@@ -174,10 +174,10 @@ KFN int wshort_group_units(int units, int splits) {
 /* kernels/gemm.cu: 128 x 128 results, 64 elements of k in a stage. */
 enum { GEMM_TILE = 128, GEMM_K = 64, GEMM_STAGES = 3, GEMM_THREADS = 128, GEMM_SHARED = GEMM_STAGES * 2 * GEMM_TILE * GEMM_K * 2 };
 
-/* kernels/gemm_bytes.cu: 64 rows of x as integers (X16_UNIT below), their sums, eight tiles of the weight. */
-enum { GEMM_BYTES_ROWS = 64, GEMM_BYTES_TILES = 8, GEMM_BYTES_THREADS = 128, GEMM_BYTES_STAGES = 2 };
-KFN int gemm_bytes_stage(int bits, int runs) {
-    return GEMM_BYTES_ROWS * (TILE_UNIT * 2 + runs * 4) + GEMM_BYTES_TILES * (tile_codes(bits) + runs * TILE_META);
+/* kernels/gemm_bytes.cu: 64 rows of x as integers (X16_UNIT below), their sums, for each of four warps `tiles` tiles of the weight. */
+enum { GEMM_BYTES_ROWS = 64, GEMM_BYTES_WARPS = 4, GEMM_BYTES_STAGES = 2, GEMM_BYTES_NARROW = 2, GEMM_BYTES_WIDE = 4 };
+KFN int gemm_bytes_stage(int bits, int runs, int tiles) {
+    return GEMM_BYTES_ROWS * (TILE_UNIT * 2 + runs * 4) + GEMM_BYTES_WARPS * tiles * (tile_codes(bits) + runs * TILE_META);
 }
 
 /* kernels/gemm_sm90.cu: 128 rows of x, 128 or 256 of the weight. The ring begins at a multiple of 1,024. */
