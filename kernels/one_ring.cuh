@@ -88,7 +88,7 @@ struct kept_ring {
     int under_way, put, take;
     uint32_t phases;
 };
-#if !defined(ONE_CACHE_8) && !defined(ONE_LATENT) && !defined(ONE_MIXED) && ONE_ROWS == 1 && !SMALL_SHARED
+#if !defined(ONE_CACHE_8) && !defined(ONE_LATENT) && !defined(ONE_MIXED) && ONE_ROWS == 1
 #define KEEPS_RINGS
 #endif
 
