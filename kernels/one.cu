@@ -473,7 +473,7 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void tak
 // Blocks share an instruction's tiles or items; attention's items begin at the last block, since the first have a tile more of products.
 template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run_list(const k_step_run &a, unsigned char *smem) {
     shared_head *head = (shared_head *)smem;
-    int n_instrs = a.n, warp = threadIdx.x / 32;
+    int n_instrs = a.n;
     begin_list<WARPS>(a, head);
     if (has_experts<KIND>() && head->slots[0].stream.half == K_HALF_DOWN) { // a list that begins behind the choice
         const k_step_experts &e = head->slots[0].u.linear.e;
