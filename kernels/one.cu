@@ -365,17 +365,7 @@ template <int KIND> static __device__ __noinline__ void choose_row(const k_step_
     if (lane == 0) head->chosen = in.number;
 }
 
-#ifndef ONE_LATENT
-// The first keys and values of the attention behind a product are asked for: of short contexts before the product waits for its x, of long ones behind that, since x would wait for them.
-template <int WARPS, int D> static __device__ __forceinline__ void ask_behind(const k_step_run &run, shared_head *head, int i, bool is_long) {
-    const k_instr &next = head->slots[(i + 1) % SLOTS];
-    if (i + 1 >= run.n || next.kind != K_STEP_ATTN) return;
-    const known_item *known = known_of(head, next.u.attn);
-    if ((known->part.splits > 1) == is_long) ask_item<WARPS, D>(next.u.attn, known);
-}
-#endif
-
-template <int KIND, int WARPS, int D>
+template <int KIND, int WARPS>
 static __device__ __forceinline__ void run_product(const k_step_run &run, const k_instr &in, shared_head *head, unsigned char *smem, ring_state &r, int i, int limit, int &turn) {
     const k_step_linear &a = in.u.linear;
     int warp = threadIdx.x / 32, units = in.stream.units, u0 = warp * units / WARPS, mine = (warp + 1) * units / WARPS - u0;
@@ -405,9 +395,6 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
         if (threadIdx.x % 32 == 0) squares[warp] = square;
     }
     __syncwarp();
-#ifndef ONE_LATENT
-    ask_behind<WARPS, D>(run, head, i, true);
-#endif
     if (is_inner) {
         if (warp == 0) choose_row<KIND>(run, in, head, (float *)(smem + HEAD_BYTES) + (turn & 1) * red_floats<WARPS>());
         __syncthreads();
@@ -446,34 +433,10 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
 
 // ---- lists ----
 
-template <int KIND, int WARPS> static __device__ __forceinline__ void place_ring(const k_step_run &a, unsigned char *smem, ring_state &r) {
-    int warp = threadIdx.x / 32;
-    r.depth = a.depth, r.arrived = 0;
-#ifndef MLXCEL_EMULATE
-    r.arrived = (uint32_t)__cvta_generic_to_shared(&((shared_head *)smem)->arrived[warp * (PLACES_MAX / WARPS)]);
-#endif
-    r.places = smem + rings_at<WARPS>() + warp * r.depth * place_bytes<KIND>();
-}
-
-// Before attention and behind it.
-template <int D> static __device__ __forceinline__ void keep_ring(shared_head *head, const ring_state &r) {
-#ifdef KEEPS_RINGS
-    if (D > 64 && threadIdx.x % 32 == 0) head->kept[threadIdx.x / 32] = kept_ring{r.c, r.under_way, r.put, r.take, r.phases};
-#endif
-}
-template <int KIND, int WARPS, int D> static __device__ __forceinline__ void take_ring(const k_step_run &a, unsigned char *smem, ring_state &r) {
-#ifdef KEEPS_RINGS
-    if (D == 64) return;
-    const kept_ring &from = ((const shared_head *)smem)->kept[threadIdx.x / 32];
-    r.c = from.c, r.under_way = from.under_way, r.put = from.put, r.take = from.take, r.phases = from.phases;
-    place_ring<KIND, WARPS>(a, smem, r);
-#endif
-}
-
 // Blocks share an instruction's tiles or items; attention's items begin at the last block, since the first have a tile more of products.
 template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run_list(const k_step_run &a, unsigned char *smem) {
     shared_head *head = (shared_head *)smem;
-    int n_instrs = a.n;
+    int n_instrs = a.n, warp = threadIdx.x / 32;
     begin_list<WARPS>(a, head);
     if (has_experts<KIND>() && head->slots[0].stream.half == K_HALF_DOWN) { // a list that begins behind the choice
         const k_step_experts &e = head->slots[0].u.linear.e;
@@ -483,8 +446,12 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
     }
     ring_state r;
     r.c.tiles = r.c.next = r.under_way = r.put = r.take = 0;
-    r.phases = 0;
-    place_ring<KIND, WARPS>(a, smem, r);
+    r.phases = r.arrived = 0;
+    r.depth = a.depth;
+#ifndef MLXCEL_EMULATE
+    r.arrived = (uint32_t)__cvta_generic_to_shared(&head->arrived[warp * (PLACES_MAX / WARPS)]);
+#endif
+    r.places = smem + rings_at<WARPS>() + warp * r.depth * place_bytes<KIND>();
     int turn = 0;
     uint32_t arrivals = 0;
 #pragma unroll 1
@@ -494,14 +461,14 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
         const k_instr &in = head->slots[i % SLOTS];
         if (in.waits) grid_barrier(a.barrier, arrivals += gridDim.x);
         if (in.kind == K_STEP_LINEAR) {
-#ifdef ONE_LATENT
             const k_instr &next = head->slots[(i + 1) % SLOTS];
+#ifdef ONE_LATENT
             if (i + 1 < n_instrs && next.kind == K_STEP_QUERIES) ask_rows(next.u.latent, LATENT_VALUES * next.u.latent.heads, 2);
 #else
-            ask_behind<WARPS, D>(a, head, i, false);
+            if (i + 1 < n_instrs && next.kind == K_STEP_ATTN) ask_item<WARPS, D>(next.u.attn, known_of(head, next.u.attn));
 #endif
             int limit = i + LOOK + 1 < n_instrs ? i + LOOK + 1 : n_instrs;
-            run_product<KIND, WARPS, D>(a, in, head, smem, r, i, limit, turn);
+            run_product<KIND, WARPS>(a, in, head, smem, r, i, limit, turn);
             continue;
         }
         if (has_experts<KIND>() && in.kind == K_STEP_ROUTER) {
@@ -518,7 +485,6 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
 #else
         float *heads = (float *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>()), *parts = (float *)(smem + HEAD_BYTES);
         int item = gridDim.x - 1 - blockIdx.x;
-        keep_ring<D>(head, r);
 #ifdef ONE_CACHE_8
         if (item < items_of_row(in.u.attn)) run_list_item8<WARPS, D>(in, head, known_of(head, in.u.attn), (unsigned char *)heads, parts, item, a.barrier);
 #else
@@ -527,9 +493,6 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
 #endif
         end_instr(next, head, i);
         __syncthreads();
-#ifdef KEEPS_RINGS
-        take_ring<KIND, WARPS, D>(a, smem, r);
-#endif
     }
     copy_wait<0>();
     if (a.tags) {

@@ -3,7 +3,6 @@
 // (tile_attn.cuh). Which positions an item has does not depend on how many rows the step has.
 #pragma once
 #include "one_ring.cuh"
-#include "attn_runs.cuh"
 #ifdef ONE_CACHE_8
 #include "step_attn8.cuh"
 #endif
@@ -230,101 +229,72 @@ template <int D> static __device__ __forceinline__ void ask_tile(const k_step_at
     prefetch_lines((const bf16 *)a.c.v + at, TILE_POSITIONS * D * 2);
 }
 
-
-// Parts of a tile that a warp has in registers or on their way to them at once. Two keep memory busy; with one, tiles are asked for ASK_TILES turns before.
+// A set of query heads over this warp's tiles from position p on; x has the first keys. Keys and values come from L2 through the same few registers, part after part, which is enough for
+// sixteen warps; tiles are asked for ASK_TILES turns before. parts: [heads][n_warps][D + 2].
 enum { ASK_TILES = 3 };
-template <int D> static __device__ __forceinline__ constexpr int tile_slots() {
-#ifdef KEEPS_RINGS
-    return D == 128 ? 2 : 1;
-#else
-    return 1;
-#endif
-}
-template <int D> static __device__ __forceinline__ constexpr bool asks_tiles() {
-    return tile_slots<D>() == 1;
-}
-
-// What the warps of a set share while they go through their tiles. at: from the cache's first element to the tile's.
-struct tile_walk {
-    const bf16 *keys, *values, *queries, *own;
-    int64_t at;
-    int p, step, end, stop, head;
-};
-
-// A tile, whose first keys are in x or on their way; then the next one's are. LAST: some of its positions are the step's own, or there are fewer.
-template <int D, bool LAST> static __device__ __forceinline__ void attend_tile(const k_step_attn &a, const known_item *known, tile_walk &t, tile_seen<D> &z, tile_part x[tile_slots<D>()]) {
-    enum { PARTS = D / 64, SLOTS = tile_slots<D>() };
-    int there = LAST ? t.end - t.p : (int)TILE_POSITIONS, n_own = LAST ? known->part.own : 0, next = t.p + t.step, n = known->part.n;
-    float sums[4] = {0}, s[2];
-    uint32_t weights[2];
-#pragma unroll
-    for (int i = 0; i < PARTS; i++) {
-        tile_part &slot = x[i % SLOTS];
-        if (LAST) take_own_keys<D>(slot, t.own, there, n_own, i);
-        add_scores<D>(sums, t.queries, slot, i);
-        if (there <= 0) continue;
-        if (i + SLOTS < PARTS) load_keys<D>(slot, t.keys + t.at, i + SLOTS);
-        else load_values<D, LAST>(slot, t.values + t.at, there, i + SLOTS - PARTS);
-    }
-    if (!LAST && asks_tiles<D>() && t.p + ASK_TILES * t.step < t.end) ask_tile<D>(a, known, t.p + ASK_TILES * t.step);
-    int64_t now = t.at;
-    if (!LAST && next < t.end) t.at = tile_at<D>(a, known, next);
-    s[0] = sums[0] + sums[1], s[1] = sums[2] + sums[3];
-    if (a.softcap > 0) s[0] = capped(s[0], a.softcap), s[1] = capped(s[1], a.softcap);
-    if (LAST || t.p < known->first_visible || n % SET_HEADS) mask_scores(s, t.p, known->first_visible, t.stop, t.head < n);
-    tile_soften<D>(z, s, weights);
-#pragma unroll
-    for (int i = 0; i < PARTS; i++) {
-        tile_part &slot = x[i % SLOTS];
-        if (LAST) take_own_values<D>(slot, t.own, there, n_own, i);
-        add_values<D>(z, weights, slot, i);
-        if (there > 0 && i + SLOTS < PARTS) load_values<D, LAST>(slot, t.values + now, there, i + SLOTS);
-        if (!LAST && next < t.end && i + SLOTS >= PARTS) load_keys<D>(slot, t.keys + t.at, i + SLOTS - PARTS);
-    }
-}
-
-// A set of query heads over this warp's tiles from position p on; x has the first keys, or zeros. Keys and values come through the same registers, part after part.
-// parts: [heads][n_warps][D + 2].
-template <int D>
-static __device__ __forceinline__ void attend_tiles(const k_step_attn &a, const float *heads, float *parts, const known_item *known, int p, const shares &w, tile_part x[tile_slots<D>()]) {
-    const part_of &part = known->part;
-    tile_walk t = {(const bf16 *)a.c.k, (const bf16 *)a.c.v, (const bf16 *)heads + w.set * (2 * SET_HEADS * D), (const bf16 *)(heads + part.n * D), 0, p, w.n_warps * TILE_POSITIONS, part.end,
-                   part.end + part.own, w.set * SET_HEADS + (int)threadIdx.x % 4};
+template <int D> static __device__ __forceinline__ void attend_tiles(const k_step_attn &a, const float *heads, float *parts, const known_item *known, int p, const shares &w, tile_part &x) {
+    enum { PARTS = D / 64 };
+    int step = w.n_warps * TILE_POSITIONS, end = known->part.end, stop = end + known->part.own, head = w.set * SET_HEADS + threadIdx.x % 4;
+    const bf16 *queries = (const bf16 *)heads + w.set * (2 * SET_HEADS * D);
     tile_seen<D> z;
     begin_tiles<D>(z);
-    if (p < t.end) t.at = tile_at<D>(a, known, p);
 #pragma unroll 1
-    for (; t.p + TILE_POSITIONS <= t.end; t.p += t.step) attend_tile<D, false>(a, known, t, z, x);
-    if (t.p < t.stop) attend_tile<D, true>(a, known, t, z, x);
-    keep_tiles<D>(t.head < part.n ? parts + (t.head * w.n_warps + w.i_warp) * (D + 2) : NULL, z);
-}
-
-// A run's usual end is not its item's: parts of the warps become the block's parts, which the blocks of the other runs join with theirs.
-template <int D> static __device__ __noinline__ void hand_over(const k_step_attn &a, known_item *known, const float *parts, int n_warps, uint32_t tag, uint32_t *count) {
-    const part_of part = known->part;
-    int lane = threadIdx.x % 32;
-#pragma unroll 1
-    for (int slice = threadIdx.x / 32; slice < part.n * (D / 32); slice += blockDim.x / 32) {
-        int h = slice / (D / 32), i = slice % (D / 32) * 32 + lane;
-        const float *from = parts + h * n_warps * (D + 2), *own = from + lane * (D + 2) + D;
-        uint64_t *to = parts_of_item<D>(a, known) + (h * part.splits + part.split) * (D + 2);
-        bool there = lane < n_warps;
-        float max = there ? own[0] : -INFINITY, top = warp_max(max), factor = exp2f(max - (top == -INFINITY ? 0.0f : top)), sum = warp_sum(there ? own[1] * factor : 0.0f), x = 0;
-#pragma unroll 8
-        for (int w = 0; w < n_warps; w++) x = fmaf(from[w * (D + 2) + i], __shfl_sync(FULL, factor, w), x);
-        store_tagged(to + i, __float_as_uint(x), tag);
-        if (i < 2) store_tagged(to + D + i, __float_as_uint(i ? sum : top), tag);
+    for (; p < stop; p += step) {
+        int there = end - p, n_own = known->part.own, n = known->part.n;
+        bool is_last = there < TILE_POSITIONS;
+        const bf16 *own = (const bf16 *)(heads + n * D);
+        int64_t at = there > 0 ? tile_at<D>(a, known, p) : 0;
+        float sums[4] = {0}, s[2];
+        uint32_t weights[2];
+#pragma unroll
+        for (int i = 0; i < PARTS; i++) {
+            if (i > 0 && there > 0) load_keys<D>(x, (const bf16 *)a.c.k + at, there, i);
+            if (is_last) take_own_keys<D>(x, own, there, n_own, i);
+            add_scores<D>(sums, queries, x, i);
+        }
+        if (there > 0) load_values<D>(x, (const bf16 *)a.c.v + at, there, 0);
+        if (p + ASK_TILES * step < end) ask_tile<D>(a, known, p + ASK_TILES * step);
+        s[0] = sums[0] + sums[1], s[1] = sums[2] + sums[3];
+        if (a.softcap > 0) s[0] = capped(s[0], a.softcap), s[1] = capped(s[1], a.softcap);
+        if (is_last || p < known->first_visible || n % SET_HEADS) mask_scores(s, p, known->first_visible, stop, head < n);
+        tile_soften<D>(z, s, weights);
+#pragma unroll
+        for (int i = 0; i < PARTS; i++) {
+            if (i > 0 && there > 0) load_values<D>(x, (const bf16 *)a.c.v + at, there, i);
+            if (is_last) take_own_values<D>(x, own, there, n_own, i);
+            add_values<D>(z, weights, x, i);
+        }
+        if (there > step) load_keys<D>(x, (const bf16 *)a.c.k + tile_at<D>(a, known, p + step), there - step, 0);
     }
-    join_runs<D>(a, known, tag, count);
+    keep_tiles<D>(head < known->part.n ? parts + (head * w.n_warps + w.i_warp) * (D + 2) : NULL, z);
 }
 
-// Sinks, and results that lie in memory as they are. joined: [heads][D + 2].
-template <int D> static __device__ __noinline__ void store_heads(const k_step_attn &a, const known_item *known, const float *joined, uint32_t tag) {
+// Everything but the usual end of attention: runs of several blocks, joined by the last of them to come; sinks; results that lie in memory as
+// they are. joined: [heads][D + 2] of this block.
+template <int D> static __device__ __noinline__ void store_heads(const k_step_attn &a, known_item *known, const float *joined, uint32_t tag) {
+    const part_of &part = known->part;
+    int splits = part.splits, n = part.n, n_heads = a.group * a.c.heads, first_head = part.kv_head * a.group + part.first;
+    int counter = known->row * n_heads + first_head;
+    float *partial = a.partial + ((int64_t)known->row * n_heads + first_head) * a.splits * (D + 2);
     __syncthreads();
+    if (splits > 1) {
+        for (int e = threadIdx.x; e < n * (D + 2); e += blockDim.x) partial[(e / (D + 2) * splits + part.split) * (D + 2) + e % (D + 2)] = joined[e];
+        if (!is_last_block(a.counters + counter, splits, &known->last)) return;
+    }
 #pragma unroll 1
-    for (int e = threadIdx.x; e < known->part.n * D; e += blockDim.x) {
-        const float *from = joined + e / D * (D + 2);
-        store_element<D>(a, known, e / D, e % D, softened{from[e % D], from[D], from[D + 1]}, tag);
+    for (int e = threadIdx.x; e < n * D; e += blockDim.x) {
+        int h = e / D, i = e % D;
+        softened s = {joined[h * (D + 2) + i], joined[h * (D + 2) + D], joined[h * (D + 2) + D + 1]};
+        if (splits > 1) s = join<true>(partial + h * splits * (D + 2), splits, D, i);
+        if (a.sinks) add_sink(s, a.sinks[first_head + h]);
+        float x = __fdividef(s.x, s.sum);
+        float next = __shfl_down_sync(FULL, x, 1);
+        int at = first_head * D + e;
+        if (a.y) store_f32(a.y, a.y_dtype, known->row * a.y_row + at, x);
+        at += known->row * n_heads * D;
+        if (!a.y_link) continue;
+        if (a.y_dtype == K_F32) store_tagged(a.y_link + at, __float_as_uint(x), tag);
+        else if (i % 2 == 0) store_tagged(a.y_link + at / 2, pack_bf16(x, next), tag);
     }
 }
 
@@ -335,16 +305,12 @@ static __device__ __forceinline__ bool knows_item(const k_step_attn &a, const sh
 }
 
 // Parts of the warps become the item's results. DTYPE: of the usual ones; SINKS: which may have sinks.
-template <int WARPS, int D, int DTYPE, bool SINKS> static __device__ __forceinline__ void join_warps(const k_instr &in, shared_head *head, known_item *known, float *heads, const float *parts, int n_warps, uint32_t *count) {
+template <int WARPS, int D, int DTYPE, bool SINKS> static __device__ __forceinline__ void join_warps(const k_instr &in, shared_head *head, known_item *known, float *heads, const float *parts, int n_warps) {
     const k_step_attn &a = in.u.attn;
     const part_of part = known->part;
     int first_head = part.kv_head * a.group + part.first, row_head = ROWS > 1 ? known->row * a.group * a.c.heads : 0, lane = threadIdx.x % WARPS; // as many lanes as warps share an element
     uint32_t tag = head->tag + in.number;
-    if (part.splits > 1) {
-        hand_over<D>(a, known, parts, n_warps, tag, count);
-        return;
-    }
-    bool usual = a.y_link && !a.y && (SINKS || !a.sinks) && a.y_dtype == DTYPE;
+    bool usual = part.splits == 1 && a.y_link && !a.y && (SINKS || !a.sinks) && a.y_dtype == DTYPE;
     bool there = lane < n_warps;
 #pragma unroll 1
     for (int h = 0; h < part.n; h++) {
@@ -399,7 +365,7 @@ template <int WARPS, int D, int DTYPE, bool SINKS> static __device__ __forceinli
     __syncthreads();
     attend_single<D, PER_STEP>(a, heads, parts, known, p, scale, shares{WARPS, warp, 0}, key, value);
     __syncthreads();
-    join_warps<WARPS, D, DTYPE, SINKS>(in, head, known, heads, parts, WARPS, count);
+    join_warps<WARPS, D, DTYPE, SINKS>(in, head, known, heads, parts, WARPS);
 }
 
 // Several heads:
@@ -410,25 +376,18 @@ template <int WARPS, int D, int DTYPE, bool SINKS> static __device__ __forceinli
     const shares w = {n_warps, warp / n_sets, warp % n_sets};
     int p = part.begin + w.i_warp * TILE_POSITIONS, step = n_warps * TILE_POSITIONS;
     float scale = (a.pos_scale_len ? position_scale(a, known->pos) : a.scale) * (a.softcap > 0 ? 2.0f / a.softcap : LOG2E);
-    tile_part x[tile_slots<D>()];
-    bool has_tiles = p < part.end && w.i_warp < n_warps;
-#pragma unroll
-    for (int i = 0; i < tile_slots<D>(); i++) clear(x[i]);
-    if (asks_tiles<D>() && has_tiles) {
-        load_keys<D>(x[0], (const bf16 *)a.c.k + tile_at<D>(a, known, p), 0);
+    tile_part x;
+    if (p < part.end && w.i_warp < n_warps) {
+        load_keys<D>(x, (const bf16 *)a.c.k + tile_at<D>(a, known, p), part.end - p, 0);
 #pragma unroll 1
         for (int i = 1; i < ASK_TILES && w.set == 0 && p + i * step < part.end; i++) ask_tile<D>(a, known, p + i * step);
-    }
+    } else clear(x);
 #pragma unroll 1
     for (int i = warp; i < part.n + 2 * part.own; i += WARPS) place_head<D, false>(a, head, known, part, known->pos, heads, i, scale, count);
-    if (!asks_tiles<D>() && has_tiles) { // not before the queries are there: a warp's loads come back in order
-#pragma unroll
-        for (int i = 0; i < tile_slots<D>(); i++) load_keys<D>(x[i], (const bf16 *)a.c.k + tile_at<D>(a, known, p), i);
-    }
     __syncthreads();
     if (w.i_warp < n_warps) attend_tiles<D>(a, heads, parts, known, p, w, x);
     __syncthreads();
-    join_warps<WARPS, D, DTYPE, SINKS>(in, head, known, heads, parts, n_warps, count);
+    join_warps<WARPS, D, DTYPE, SINKS>(in, head, known, heads, parts, n_warps);
 }
 
 // What is known of the item that a row's attention has here.

@@ -71,27 +71,6 @@ struct known_angles {
     float cosines[ROWS][LIST_PAIRS], sines[ROWS][LIST_PAIRS];
 };
 
-// A warp's units in the order in which it takes them, and which comes next.
-struct cursor {
-    const unsigned char *p; // the next unit, of the first tile of the pair; of bf16 this lane's part
-    int second;             // from p: to the second tile (bf16: eight rows on)
-    int next_tiles;         // from the unit behind the last to the first of the next pair
-    int at, mine, tiles;    // unit inside the tile, units of a tile, tiles that are left
-    int next;               // the instruction to look at next
-    int i_tile;             // of bf16 and of experts
-    int left;               // of experts: units until the next choice's begin
-};
-
-// Attention that takes two parts of a tile at once needs the registers of a ring's state, which is kept here meanwhile.
-struct kept_ring {
-    cursor c;
-    int under_way, put, take;
-    uint32_t phases;
-};
-#if !defined(ONE_CACHE_8) && !defined(ONE_LATENT) && !defined(ONE_MIXED) && ONE_ROWS == 1
-#define KEEPS_RINGS
-#endif
-
 struct shared_head {
     k_instr slots[SLOTS];
     float squares[2][ROWS][LIST_WARPS];
@@ -108,9 +87,6 @@ struct shared_head {
 #endif
 #ifdef ONE_POST
     float came[LIST_WARPS]; // squares of what came, by warps
-#endif
-#ifdef KEEPS_RINGS
-    kept_ring kept[LIST_WARPS];
 #endif
 };
 enum { HEAD_BYTES = list_head_bytes(ROWS) + HEAD_MORE };
@@ -153,6 +129,17 @@ template <int WARPS> static __device__ __forceinline__ constexpr int red_floats(
 template <int WARPS> static __device__ __forceinline__ constexpr int rings_at() {
     return HEAD_BYTES + 2 * red_floats<WARPS>() * 4;
 }
+
+// A warp's units in the order in which it takes them, and which comes next.
+struct cursor {
+    const unsigned char *p; // the next unit, of the first tile of the pair; of bf16 this lane's part
+    int second;             // from p: to the second tile (bf16: eight rows on)
+    int next_tiles;         // from the unit behind the last to the first of the next pair
+    int at, mine, tiles;    // unit inside the tile, units of a tile, tiles that are left
+    int next;               // the instruction to look at next
+    int i_tile;             // of bf16 and of experts
+    int left;               // of experts: units until the next choice's begin
+};
 
 // A product's unit in bytes, and units of a place.
 template <int KIND> static __device__ __forceinline__ int unit_of(const k_instr &in) {

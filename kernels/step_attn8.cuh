@@ -1,7 +1,6 @@
 // Decode steps of one row: attention over a cache of 8 bits (tile_attn8.cuh) as an instruction of lists (one8.cu). A block takes all query heads of a
 // cached head, at most eight, and a run of units of positions; its warps take units in turn, of one of two sets of heads where there are more than four. The row's own key and value
-// come from shared memory. Lines of two units for each warp are asked for before the queries are there, the others behind them: the queries would wait. To load the first ones to registers would take
-// these from the products.
+// come from shared memory. All lines of the run are asked for before the queries are there; to load the first ones to registers would take these from the products.
 #pragma once
 #include "parts8.cuh"
 #include "step.cuh"
@@ -45,40 +44,34 @@ static __device__ __forceinline__ void place_head8(const k_step_attn &a, const K
     kv8_store<E>(kv8_block(a.c, !is_k, table_block(a, known, pos / K_BLOCK), known->part.kv_head), codes, one, D, pos % K_BLOCK, !is_k);
 }
 
-// A head's result to who reads it, where there is one run.
-template <int D> static __device__ __forceinline__ void store_head8(const k_step_attn &a, const head8<D / 32> &h, int head, uint32_t tag) {
+// A head's result to who reads it; from: its first element.
+template <int D> static __device__ __forceinline__ void store_head8(const k_step_attn &a, head8<D / 32> &h, int head, uint32_t tag) {
     enum { N = D / 32 };
     int at = head * D + N * (int)(threadIdx.x % 32);
-    softened s = {1.0f, h.max, h.sum};
-    if (a.sinks) add_sink(s, a.sinks[head]);
-    float factor = s.x / s.sum;
+    finish8<N>(h, a.sinks ? a.sinks + head : NULL);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        float x = h.x[i] * factor;
-        if (a.y) store_f32(a.y, a.y_dtype, at + i, x);
-        if (a.y_link && a.y_dtype == K_F32) store_tagged(a.y_link + at + i, __float_as_uint(x), tag);
-        if (a.y_link && a.y_dtype != K_F32 && i % 2 == 0) store_tagged(a.y_link + (at + i) / 2, pack_bf16(x, h.x[i + 1] * factor), tag);
+        if (a.y) store_f32(a.y, a.y_dtype, at + i, h.x[i]);
+        if (a.y_link && a.y_dtype == K_F32) store_tagged(a.y_link + at + i, __float_as_uint(h.x[i]), tag);
+        if (a.y_link && a.y_dtype != K_F32 && i % 2 == 0) store_tagged(a.y_link + (at + i) / 2, pack_bf16(h.x[i], h.x[i + 1]), tag);
     }
 }
 
-// Parts of the warps; then those of the runs. What joins them is turned back already, which is as good: turning is linear.
-template <int WARPS, int D, class KNOWN> static __device__ __forceinline__ void finish_item8(const k_step_attn &a, KNOWN *known, const float *parts, int n_parts, uint32_t tag, uint32_t *count) {
-    enum { N = D / 32 };
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, splits = known->part.splits;
+// Parts of the warps; then those of the runs, which the last block to come adds up in order.
+template <int WARPS, int D, class KNOWN> static __device__ __forceinline__ void finish_item8(const k_step_attn &a, KNOWN *known, const float *parts, int n_parts, uint32_t tag) {
+    enum { PART = attn8_part(D) };
+    int warp = threadIdx.x / 32, first_head = known->part.kv_head * a.group;
+    float *partial = a.partial + (int64_t)first_head * a.splits * PART;
+    head8<D / 32> head;
     if (warp < a.group) {
-        head8<N> head;
-        join8<D, false>(head, parts + warp * n_parts * attn8_part(D), n_parts);
-        turn_runs<N>(head.x);
-        if (splits == 1) {
-            store_head8<D>(a, head, known->part.kv_head * a.group + warp, tag);
-            return;
-        }
-        uint64_t *to = parts_of_item<D>(a, known) + (warp * splits + known->part.split) * (D + 2);
-#pragma unroll
-        for (int i = 0; i < N; i += 2) store_words(to + N * lane + i, uint4{__float_as_uint(head.x[i]), tag, __float_as_uint(head.x[i + 1]), tag});
-        if (lane == 0) store_words(to + D, uint4{__float_as_uint(head.max), tag, __float_as_uint(head.sum), tag});
+        join8<D, false>(head, parts + warp * n_parts * PART, n_parts);
+        if (a.splits == 1) store_head8<D>(a, head, first_head + warp, tag);
+        else put_part8<D>(partial + (warp * a.splits + known->part.split) * PART, head);
     }
-    if (splits > 1) join_runs<D>(a, known, tag, count);
+    if (a.splits == 1) return;
+    if (!is_last_block(a.counters + known->part.kv_head, a.splits, &known->last) || warp >= a.group) return;
+    join8<D, true>(head, partial + warp * a.splits * PART, a.splits);
+    store_head8<D>(a, head, first_head + warp, tag);
 }
 
 // From the cache's first byte to the block of unit i.
@@ -167,14 +160,13 @@ static __device__ __forceinline__ void run_item8(const k_step_attn &a, KNOWN *kn
     const shares w = {n_warps, warp / n_sets, warp % n_sets};
     own8<D> &own = *(own8<D> *)(room + attn8_query_bytes(D));
     int n_parts = min(units8(known), n_warps);
-    ask_units8<WARPS, D>(a, known, WARPS, 2 * WARPS);
+    ask_units8<WARPS, D>(a, known, 0, units8(known));
     float factor = a.scale * (a.softcap > 0 ? 1.0f / a.softcap : LOG2E);
     if (a.pos_scale_len) factor *= 1.0f + a.pos_scale_beta * logf(1.0f + (float)((pos + a.pos_scale_first) / a.pos_scale_len));
 #pragma unroll 1
     for (int i = warp; i < a.group + 2; i += WARPS) place_head8<D>(a, known, by, room, own, parts, i, factor, made, count);
     __syncthreads();
-    ask_units8<WARPS, D>(a, known, 2 * WARPS, units8(known));
     if (w.i_warp < n_parts) attend8<D>(a, known, own, room, parts, w, n_parts);
     __syncthreads();
-    finish_item8<WARPS, D>(a, known, parts, n_parts, tag, count);
+    finish_item8<WARPS, D>(a, known, parts, n_parts, tag);
 }

@@ -32,20 +32,32 @@ template <int D> static __device__ __forceinline__ void begin_tiles(tile_seen<D>
     z.max = -INFINITY, z.sum = 0;
 }
 
-// ---- operands. from: the tile's first position in the cache ----
+// ---- operands. from: the tile's first position in the cache. there: positions of the tile that are in the cache; who asks for others gets the last of them, whose weight is
+// then 0 ----
 
-// Of positions that are not in the cache yet it has anything: their scores are not used.
-template <int D> static __device__ __forceinline__ void load_keys(tile_part &k, const bf16 *from, int part) {
-    from += first_key_row() * D + 64 * part + 8 * (threadIdx.x % 4);
+template <int D> static __device__ __forceinline__ void load_keys(tile_part &k, const bf16 *from, int there, int part) {
+    int row = first_key_row(), last = there - 1;
+    from += 64 * part + 8 * (threadIdx.x % 4);
+    if (there >= TILE_POSITIONS) {
+        from += row * D;
 #pragma unroll
-    for (int i = 0; i < 4; i++) k.of[i] = stream16(from + i / 2 * 2 * D + 32 * (i % 2));
+        for (int i = 0; i < 4; i++) k.of[i] = stream16(from + i / 2 * 2 * D + 32 * (i % 2));
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) k.of[i] = stream16(from + min(row + i / 2 * 2, last) * D + 32 * (i % 2));
 }
-// there: positions of the tile that are in the cache, where LAST says that it may be fewer; who asks for others gets the last of them, whose weight is then 0.
-template <int D, bool LAST> static __device__ __forceinline__ void load_values(tile_part &v, const bf16 *from, int there, int part) {
-    int row = threadIdx.x % 4 * 4;
+template <int D> static __device__ __forceinline__ void load_values(tile_part &v, const bf16 *from, int there, int part) {
+    int row = threadIdx.x % 4 * 4, last = there - 1;
     from += 64 * part + threadIdx.x % 32 / 4 * 8;
+    if (there >= TILE_POSITIONS) {
+        from += row * D;
 #pragma unroll
-    for (int i = 0; i < 4; i++) v.of[i] = stream16(from + (LAST ? min(row + i, there - 1) : row + i) * D);
+        for (int i = 0; i < 4; i++) v.of[i] = stream16(from + i * D);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) v.of[i] = stream16(from + min(row + i, last) * D);
 }
 static __device__ __forceinline__ void clear(tile_part &x) {
 #pragma unroll

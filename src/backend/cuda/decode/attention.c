@@ -110,26 +110,6 @@ static void share_attention(const struct cuda *c, struct k_step_attn *a) {
     a->items = most_items(a);
 }
 
-/* Of a row's parts, for the other blocks of its heads. */
-static size_t part_bytes(const struct k_step_attn *a) {
-    return (size_t)a->rows * (size_t)(a->c.heads * a->group) * (size_t)a->splits * (size_t)(a->c.k_width + 2) * sizeof(uint64_t);
-}
-
-size_t cuda_attn_parts(const struct k_instr *in, int32_t n) {
-    size_t most = 0;
-    for (int32_t i = 0; i < n; i++) {
-        if (in[i].kind != K_STEP_ATTN || in[i].u.attn.splits == 1) continue;
-        size_t bytes = part_bytes(&in[i].u.attn);
-        if (bytes > most) most = bytes;
-    }
-    return (most + 127) / 128 * 128;
-}
-
-void cuda_attn_place(struct k_instr *in, int32_t n, CUdeviceptr parts) {
-    for (int32_t i = 0; i < n; i++)
-        if (in[i].kind == K_STEP_ATTN) in[i].u.attn.part_link = parts;
-}
-
 void step_attention_lower(struct cuda *c, const struct step_attention *g) {
     const struct op *attn = &c->base.list.ops[g->attn];
     const struct attn_args *t = &attn->arg.attn;
@@ -153,8 +133,9 @@ void step_attention_lower(struct cuda *c, const struct step_attention *g) {
     put_qkv(c, &g->qkv, a);
     share_attention(c, a);
     bool is_8 = a->c.dtype == K_I8;
-    size_t used = 0, d = (size_t)a->c.k_width, heads = (size_t)a->group, warps = STEP_WARPS / ((heads + 1) / 2), part = d + 2;
-    if (a->splits > 1) a->partial = cuda_op_scratch(c, &used, part_bytes(a));
+    size_t used = 0, d = (size_t)a->c.k_width, heads = (size_t)a->group, warps = STEP_WARPS / ((heads + 1) / 2), part = d + (is_8 ? 4 : 2);
+    if (a->splits > 1)
+        a->partial = cuda_op_scratch(c, &used, (size_t)a->rows * (size_t)attn->in[0].heads * (size_t)a->splits * part * sizeof(float));
     size_t sums = 2 * (size_t)list_sums(cuda_has_small_shared(c)) * sizeof(float); /* of lists: attention of 8 bits has its parts there */
     size_t shared_bytes = is_8 ? (size_t)list_head_bytes(1) + sums + (size_t)attn8_item_bytes((int)d)
                                : STEP_HEAD_BYTES + ((heads + 2) * d + heads * warps * part) * sizeof(float);

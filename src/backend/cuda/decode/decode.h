@@ -93,12 +93,6 @@ size_t cuda_links_find(struct k_instr *in, const struct step_values *values, int
 bool cuda_sums_hold(const struct k_instr *in, const struct step_values *values, int32_t n);
 void cuda_links_place(struct k_instr *in, const struct step_values *values, int32_t n, CUdeviceptr links, size_t bytes);
 
-/* ---- parts of attention (attention.c) ---- */
-
-/* Of a list whose blocks may wait for each other: bytes of the parts of attention's runs, which blocks leave for those that join them, and where they lie. */
-size_t cuda_attn_parts(const struct k_instr *in, int32_t n);
-void cuda_attn_place(struct k_instr *in, int32_t n, CUdeviceptr parts);
-
 /* ---- x of several rows (rows.c) ---- */
 
 /* Puts the instructions that make x between those of a list; there is room for twice as many. Returns how many there are then. */

@@ -95,22 +95,15 @@ static void free_runs(struct runs *r) {
     mem_free(r->values);
 }
 
-/* Bytes of the parts that blocks leave for others. */
-static size_t part_bytes(const struct cuda *c, const struct runs *r) {
-    size_t latent = cuda_latent_parts(r->all, r->n), attn = c->gpu->can_run_lists ? cuda_attn_parts(r->all, r->n) : 0;
-    return latent > attn ? latent : attn;
-}
-
-/* Gives links, parts and x of all runs their memory behind the instructions, from `at` on; runs use it one after the other. */
-static void place_runs(const struct cuda *c, struct runs *r, CUdeviceptr at, size_t links) {
+/* Gives links and x of all runs their memory behind the instructions, from `at` on; runs use it one after the other. */
+static void place_runs(struct runs *r, CUdeviceptr at, size_t links) {
     CUdeviceptr parts = at + links;
-    r->x = parts + part_bytes(c, r);
+    r->x = parts + cuda_latent_parts(r->all, r->n);
     for (int32_t i = 0; i < r->n_runs; i++) {
         struct run *run = &r->runs[i];
         if (!run->is_one) continue;
         cuda_links_place(r->all + run->at, r->values + run->at, run->n_instrs, at, links);
         cuda_latent_place(r->all + run->at, run->n_instrs, parts);
-        if (c->gpu->can_run_lists) cuda_attn_place(r->all + run->at, run->n_instrs, parts);
         cuda_rows_place(r->all + run->at, run->n_instrs, &run->x, r->x);
     }
 }
@@ -124,13 +117,13 @@ static int upload_runs(struct cuda *c, struct runs *r, struct err *err) {
         if (run->x.bytes > x) x = run->x.bytes;
     }
     links = (links + 127) / 128 * 128;
-    size_t parts = part_bytes(c, r);
+    size_t parts = cuda_latent_parts(r->all, r->n);
     TRY(cuda_alloc(c, bytes + links + parts + x, "instructions of a step", &r->instrs, err));
-    place_runs(c, r, r->instrs + bytes, links);
+    place_runs(r, r->instrs + bytes, links);
     if (!c->gpu->can_run_lists) /* each instruction is a launch, and launches wait for each other anyway */
         for (int32_t k = 0; k < r->n; k++) r->all[k].waits = 0;
     TRY(cuda_upload(c, r->instrs, r->all, bytes, "instructions of a step", err));
-    if (links + parts) CUDA_TRY(c, c->d->cuMemsetD32Async(r->instrs + bytes, 0, (links + parts) / 4, c->stream), "links of a step");
+    if (links) CUDA_TRY(c, c->d->cuMemsetD32Async(r->instrs + bytes, 0, (links + parts) / 4, c->stream), "links of a step");
     if (x) CUDA_TRY(c, c->d->cuMemsetD32Async(r->x, ROWS_NOT_THERE, x / 4, c->stream), "x of a step");
     return ERR_OK;
 }

@@ -662,9 +662,8 @@ struct k_step_attn {
     KPTR(const int32_t) pos;
     KPTR(const int32_t) rope_pos; /* of rope */
     KPTR(const int32_t) seq_of;
-    KPTR(float) partial;      /* [rows][heads][splits][width + 2]; of kernels/one.cu and its like words of 8 bytes (attn_runs.cuh) */
-    KPTR(uint64_t) part_link; /* the same where blocks of a launch wait for each other's parts; NULL: the last to come has them all */
-    KPTR(uint32_t) counters;  /* [rows][cached heads], zero between launches: splits that are done */
+    KPTR(float) partial;     /* [rows][heads][splits][width + 2], of a cache of 8 bits width + 4 */
+    KPTR(uint32_t) counters; /* [rows][cached heads], zero between launches: splits that are done */
     int32_t rope_kind, rope_first, n_rotated, table, n_rope_tables, rope_width;
     float magnitude, q_eps, k_eps, q_offset, k_offset;
     float scale, softcap, pos_scale_beta;
