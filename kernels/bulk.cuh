@@ -26,13 +26,6 @@ static __device__ __forceinline__ void barrier_wait(uint32_t at, int phase) {
     while (!done);
 }
 
-// True in one lane of a warp, whose lanes all come here. The compiler knows that it is one: behind `lane == 0` a bulk copy becomes a loop over lanes, since its addresses are numbers of the whole warp.
-static __device__ __forceinline__ bool is_elected() {
-    uint32_t yes;
-    asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(yes));
-    return yes;
-}
-
 // What this thread has stored in shared memory may be read by products of a warpgroup and by copies.
 static __device__ __forceinline__ void stores_before_products() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -288,8 +288,7 @@ struct ring_state {
 // Units of one or two tiles to a place: one lane asks for all, or every lane for pieces of 16 bytes. second: bytes to the second tile's units; to_second: the same in the place.
 static __device__ __forceinline__ void copy_tiles(unsigned char *place, uint32_t barrier, const unsigned char *from, int bytes, bool two, int second, int to_second) {
 #ifdef ONE_BULK
-    bool asks = ROWS > 1 ? threadIdx.x % 32 == 0 : is_elected(); // measured with one row alone
-    if (!asks) return;
+    if (threadIdx.x % 32) return;
     uint32_t to = (uint32_t)__cvta_generic_to_shared(place);
     barrier_expect(barrier, two ? 2 * bytes : bytes);
     copy_bulk(to, from, bytes, barrier);
